@@ -1,4 +1,4 @@
-//! A server whose clock is calibrated by a simulated receiver, with its calibration threads on the
+//! Server whose clock is calibrated by a simulated receiver, with its calibration threads on the
 //! core that a benchmark selects.
 
 use std::fs;
@@ -24,31 +24,32 @@ use tempfile::TempDir;
 
 use crate::capacity::NullObserver;
 
-/// Longer than the few sentences take that have to agree.
+/// Timeout of the server's readiness, for which several sentences have to agree.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Threads that calibrate: the one that decides, and the one that reads the line and timestamps.
-const CALIBRATING: [&str; 2] = ["calibration", "gnss"];
-const ANSWERING: &str = "answer-0";
-/// Sentences come once a second.
+/// Calibration threads of the server: the one that evaluates sentences, and the one that reads and
+/// timestamps them.
+const CALIBRATION_THREADS: [&str; 2] = ["calibration", "gnss"];
+const ANSWERING_THREAD: &str = "answer-0";
+/// Duration of the load; sentences arrive once a second.
 const DURATION: Duration = Duration::from_secs(20);
-/// How long a sentence is waited for before it is looked whether more are wanted.
+/// Timeout of one sample, after which the end of the load is checked again.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Where a server calibrates.
+/// Core on which a server calibrates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CalibrationCore {
-    /// It does not.
-    Nowhere,
+    /// Without calibration.
+    Disabled,
     /// On the core of the answering thread.
     SameCore,
-    /// On another one.
+    /// On a core other than that of the answering thread.
     OtherCore,
 }
 
 impl CalibrationCore {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Nowhere => "none",
+            Self::Disabled => "none",
             Self::SameCore => "on the answering core",
             Self::OtherCore => "on another core",
         }
@@ -56,23 +57,23 @@ impl CalibrationCore {
 }
 
 /// Measurements of the calibration of a busy server.
-pub(crate) struct Busy {
-    /// From when sentences were sent to when they were timestamped, in ns.
+pub(crate) struct BusyMeasurement {
+    /// Delay from the sending of a sentence to its timestamp, in ns.
     pub(crate) delays: ExactSummary,
-    /// Time that the calibrating threads ran, as a share of one core.
+    /// CPU time of the calibration threads, as a share of one core.
     pub(crate) core_share: f64,
 }
 
-/// A server in a lab of its own.
+/// Server with optional calibration, in its own lab.
 pub(crate) struct CalibratedServer {
     process: RunningProgram,
-    calibrated: Option<Calibrated>,
+    calibrated: Option<CalibrationReceiver>,
     lab: Lab,
     _directory: TempDir,
 }
 
 impl CalibratedServer {
-    /// Starts a server with one answering thread, and waits until its sentences agree.
+    /// Starts a server with one answering thread, and waits until the receiver's sentences agree.
     pub(crate) fn start(core: CalibrationCore, binary: &Path) -> Result<Self> {
         let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
         let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
@@ -82,15 +83,15 @@ impl CalibratedServer {
         command.args(["serve", "--engine", "socket", "--threads", "1", "--listen"]);
         command.arg(format!("{}:123", lab.server().first_interface().ipv4));
         command.arg("--status-socket").arg(&socket);
-        let calibrated = if core == CalibrationCore::Nowhere {
+        let calibrated = if core == CalibrationCore::Disabled {
             command.args(["--local", "--stratum", "1"]);
             None
         } else {
             let (line, samples) = (path("gnss"), path("samples.sock"));
-            // It must never touch this machine's clock.
+            // The server must not steer the host's clock.
             command.args(["--no-clock-control", "--coarse-output", "--sock-output"]).arg(&samples);
             command.arg("--gnss").arg(format!("{}:115200", line.display()));
-            Some(Calibrated::new(&line, &samples)?)
+            Some(CalibrationReceiver::new(&line, &samples)?)
         };
         let mut process = RunningProgram::start(&mut command)?;
         process.await_ready(TIMEOUT, || {
@@ -99,7 +100,7 @@ impl CalibratedServer {
         })?;
         let this = Self { process, calibrated, lab, _directory: directory };
         match core {
-            CalibrationCore::Nowhere => {}
+            CalibrationCore::Disabled => {}
             CalibrationCore::SameCore => this.calibrate_on(this.answering_core()?)?,
             CalibrationCore::OtherCore => this.calibrate_on(this.other_core()?)?,
         }
@@ -114,87 +115,88 @@ impl CalibratedServer {
         Ok(self.lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??)
     }
 
-    /// Loads it at one rate and sees what becomes of its sentences meanwhile.
-    pub(crate) fn busy_at(&self, rate: f64) -> Result<Busy> {
-        let calibrated = self.calibrated.as_ref().context("it has no receiver")?;
+    /// Loads the server at `rate` requests per second and measures its calibration meanwhile.
+    pub(crate) fn measure_at(&self, rate: f64) -> Result<BusyMeasurement> {
+        let calibrated = self.calibrated.as_ref().context("the server has no receiver")?;
         let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: DURATION };
-        let (before, begun) = (self.calibrating_s()?, Instant::now());
-        let delays = calibrated.delays_during(|| self.load(LoadProcedure::Ramp(ramp)).map(drop))?;
-        let core_share = (self.calibrating_s()? - before) / begun.elapsed().as_secs_f64();
-        Ok(Busy { delays, core_share })
+        let (before, begun) = (self.calibration_cpu_s()?, Instant::now());
+        let delays =
+            calibrated.measure_delays(|| self.load(LoadProcedure::Ramp(ramp)).map(drop))?;
+        let core_share = (self.calibration_cpu_s()? - before) / begun.elapsed().as_secs_f64();
+        Ok(BusyMeasurement { delays, core_share })
     }
 
-    fn calibrating(&self) -> Result<[Thread; 2]> {
-        let [one, other] = CALIBRATING.map(|name| Thread::find(self.process.pid(), name));
+    fn calibration_threads(&self) -> Result<[Thread; 2]> {
+        let [one, other] = CALIBRATION_THREADS.map(|name| Thread::find(self.process.pid(), name));
         Ok([one?, other?])
     }
 
-    /// Processor time of the threads that calibrate.
-    fn calibrating_s(&self) -> Result<f64> {
-        self.calibrating()?.iter().map(Thread::ran_s).sum()
+    /// Returns the CPU time of the calibration threads, in seconds.
+    fn calibration_cpu_s(&self) -> Result<f64> {
+        self.calibration_threads()?.iter().map(Thread::cpu_time_s).sum()
     }
 
     fn answering_core(&self) -> Result<usize> {
-        Thread::find(self.process.pid(), ANSWERING)?.core()
+        Thread::find(self.process.pid(), ANSWERING_THREAD)?.core()
     }
 
     fn other_core(&self) -> Result<usize> {
         let cores = thread::available_parallelism()?.get();
-        ensure!(cores > 1, "this machine has one core; there is no other");
+        ensure!(cores > 1, "cannot calibrate on another core: the host has one");
         Ok((self.answering_core()? + 1) % cores)
     }
 
     fn calibrate_on(&self, core: usize) -> Result<()> {
-        for thread in self.calibrating()? {
-            thread.put_on(core)?;
+        for thread in self.calibration_threads()? {
+            thread.pin_to(core)?;
             ensure!(thread.core()? == core, "{} is not on core {core}", thread.path.display());
         }
         Ok(())
     }
 }
 
-/// A receiver, and what a server makes of its sentences.
-struct Calibrated {
+/// Simulated receiver, and the socket for the samples that the server derives from its sentences.
+struct CalibrationReceiver {
     receiver: SimulatedGnssReceiver,
     samples: UnixDatagram,
 }
 
-impl Calibrated {
+impl CalibrationReceiver {
     fn new(line: &Path, samples: &Path) -> Result<Self> {
         let samples = UnixDatagram::bind(samples)?;
         samples.set_read_timeout(Some(WAIT))?;
         Ok(Self { receiver: SimulatedGnssReceiver::start(line, Span::ZERO)?, samples })
     }
 
-    /// How long after they were sent the sentences were timestamped during some work, in ns.
-    fn delays_during(&self, work: impl FnOnce() -> Result<()>) -> Result<ExactSummary> {
-        // Those of before.
+    /// Returns the delays from the sending of sentences to their timestamps during `work`, in ns.
+    fn measure_delays(&self, work: impl FnOnce() -> Result<()>) -> Result<ExactSummary> {
+        // Discards samples that arrived before.
         while self.delay().is_some() {}
-        let over = AtomicBool::new(false);
+        let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             let delays = scope.spawn(|| {
                 let mut delays = Vec::new();
-                while !over.load(Ordering::Relaxed) {
+                while !ended.load(Ordering::Relaxed) {
                     delays.extend(self.delay());
                 }
                 delays
             });
             let worked = work();
-            over.store(true, Ordering::Relaxed);
+            ended.store(true, Ordering::Relaxed);
             let delays = delays.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             worked?;
-            ExactSummary::from_values(delays).context("no sentence was given on")
+            ExactSummary::from_values(delays).context("no sample was received")
         })
     }
 
-    /// The delay of the next sentence, if one comes soon. The system clock's reading in a sample is
-    /// cut to microseconds.
+    /// Returns the delay of the next sample in ns, or `None` without a matching sample within
+    /// [`WAIT`]. The system time in a sample is truncated to microseconds.
     fn delay(&self) -> Option<i64> {
         let mut bytes = [0; SOCK_SAMPLE_LEN];
         let length = self.samples.recv(&mut bytes).ok()?;
         let sample = SockSample::parse(&bytes[..length])?;
         let sent = self.receiver.last_sent()?;
-        // The time that is given on lies in the middle of the second that the sentence tells.
+        // The time of a sample lies within the second that the sentence reports.
         let (second, _) = (sample.system + sample.offset).to_timespec();
         (second == sent.second).then(|| (sample.system - sent.at).as_ns())
     }
@@ -206,7 +208,7 @@ fn is_coarse(status: &str) -> bool {
     status["calibration"]["state"] == "coarse"
 }
 
-/// A thread of another process (proc(5), /proc/pid/task).
+/// Thread of another process (proc(5), /proc/pid/task).
 struct Thread {
     path: PathBuf,
 }
@@ -222,24 +224,26 @@ impl Thread {
         bail!("the server has no thread '{name}'")
     }
 
-    /// The one core that it may run on.
+    /// Returns the one core that the thread may run on.
     fn core(&self) -> Result<usize> {
         let status = fs::read_to_string(self.path.join("status"))?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        list.context("no list of cores")?.trim().parse().context("it may run on several cores")
+        let list = list.context("no Cpus_allowed_list in status")?.trim();
+        list.parse().context("the thread is not pinned to one core")
     }
 
-    fn put_on(&self, core: usize) -> Result<()> {
+    fn pin_to(&self, core: usize) -> Result<()> {
         let mut taskset = Command::new("taskset");
         taskset.args(["-p", "-c", &core.to_string()]);
-        taskset.arg(self.path.file_name().context("no number")?);
-        let output = taskset.output().context("run taskset")?;
+        taskset.arg(self.path.file_name().context("no thread identifier")?);
+        let output = taskset.output().context("cannot run taskset")?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }
 
-    /// Time that it has run, to the nanosecond (Linux, Documentation/scheduler/sched-stats.rst).
-    fn ran_s(&self) -> Result<f64> {
+    /// Returns the CPU time of the thread in seconds, to the nanosecond (Linux,
+    /// Documentation/scheduler/sched-stats.rst).
+    fn cpu_time_s(&self) -> Result<f64> {
         let text = fs::read_to_string(self.path.join("schedstat"))?;
         let ran_ns = text.split_whitespace().next().context("no time in schedstat")?;
         Ok(ran_ns.parse::<f64>()? / 1e9)

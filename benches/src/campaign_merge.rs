@@ -1,4 +1,4 @@
-//! Time a controller takes to merge the reports of fifty agents over ten minutes into one result:
+//! Time in which a controller merges the reports of fifty agents over ten minutes into one result:
 //! from the messages stored at a broker to the JSON on disk, by the product's own code.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const AGENTS: usize = 50;
 const GOAL_S: f64 = 2.0;
 const INSTANT_NS: i64 = 1_795_468_800_000_000_000;
 
-/// What lies at a broker of one agent.
+/// Returns the messages that a broker stores of one agent.
 fn stored_messages(order: &Order, record: &LoadResult) -> Result<Vec<Message>> {
     let job = order.jobs.first().context("no job")?.id.clone();
     let outcome = JobOutcome {
@@ -70,7 +70,7 @@ fn plan() -> Result<Plan> {
     Ok(Plan::parse(&text, &[])?)
 }
 
-fn placed(plan: &Plan) -> Result<Placement> {
+fn placement_of(plan: &Plan) -> Result<Placement> {
     let agent = |number: usize| {
         Ok(AgentCandidate {
             name: format!("n{number}").parse()?,
@@ -82,15 +82,15 @@ fn placed(plan: &Plan) -> Result<Placement> {
     Ok(assign_roles(plan, &(0..AGENTS).map(agent).collect::<Result<Vec<_>>>()?)?)
 }
 
-/// A message as it lies at a broker.
+/// Message as a broker stores it.
 struct Message {
-    /// By whom, as its subject says.
+    /// Name of the sender, from the subject of the message.
     agent: String,
     bytes: Vec<u8>,
 }
 
-/// All that a controller has when it begins to read.
-pub(crate) struct Ground {
+/// Input of a controller when it begins to read reports.
+pub(crate) struct MergeBenchInput {
     plan: Plan,
     placement: Placement,
     campaign: CampaignId,
@@ -99,11 +99,11 @@ pub(crate) struct Ground {
     messages: Vec<Message>,
 }
 
-impl Ground {
+impl MergeBenchInput {
     pub(crate) fn new() -> Result<Self> {
         let (plan, host) = (plan()?, Host::read());
         let campaign: CampaignId = "bench-1".parse()?;
-        let placement = placed(&plan)?;
+        let placement = placement_of(&plan)?;
         let orders = placement.orders(&campaign, "0", &plan);
         let mut messages = Vec::new();
         for (agent, order) in orders.iter().enumerate() {
@@ -112,8 +112,8 @@ impl Ground {
         Ok(Self { plan, placement, campaign, orders, host, messages })
     }
 
-    /// From messages to a file `result.json`, in seconds.
-    pub(crate) fn merged(&self, directory: &Path) -> Result<f64> {
+    /// Merges the messages into `result.json` in `directory`, and returns the time in seconds.
+    pub(crate) fn merge_s(&self, directory: &Path) -> Result<f64> {
         let began = Instant::now();
         let mut ledger = Ledger::new(self.campaign.clone(), &self.orders);
         let mut assembly = ReportReassembly::default();
@@ -139,7 +139,7 @@ impl Ground {
         });
         fs::write(directory.join("result.json"), to_json(&result))?;
         let took_s = began.elapsed().as_secs_f64();
-        // It is the result that was to be made.
+        // Checks that the result is complete.
         let MergedResults::Load { trials, .. } = &result.roles[0].merged else {
             anyhow::bail!("no trials")
         };
@@ -153,11 +153,11 @@ impl Ground {
     }
 }
 
-/// Merges the same results so many times.
+/// Merges the same results `rounds` times.
 pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
-    let ground = Ground::new()?;
+    let ground = MergeBenchInput::new()?;
     let directory = TempDir::new()?;
-    let runs = (0..rounds).map(|_| ground.merged(directory.path()));
+    let runs = (0..rounds).map(|_| ground.merge_s(directory.path()));
     let runs = runs.collect::<Result<Vec<_>>>()?;
     let name = format!("campaign: {AGENTS} results of ten minutes made one");
     Ok(vec![Figure::new(name, "s", runs).with(Goal::Below(GOAL_S))])

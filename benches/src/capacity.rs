@@ -1,5 +1,5 @@
-//! How much each server takes: the same search by the same generator against one after the other,
-//! in turn, so that a slow minute of the machine meets them all.
+//! Capacity of each server: the same search by the same generator against each in turn, so that a
+//! slow minute of the host affects them all.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -30,12 +30,12 @@ pub(crate) const PTP_DELAY: PtpRequestOptions = PtpRequestOptions {
 pub(crate) const PTP_MONITOR: PtpRequestOptions =
     PtpRequestOptions { kind: PtpRequestKind::Nsm, ..PTP_DELAY };
 
-/// A trial with at most one lost request in ten thousand counts as lossless.
-pub(crate) const LOSS: f64 = 1e-4;
+/// Maximum loss ratio of a trial that counts as lossless.
+pub(crate) const LOSS_RATIO_MAX: f64 = 1e-4;
 
 const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Server::Reflector];
 
-/// Nobody who follows a run.
+/// Observer that ignores all events of a run.
 pub(crate) struct NullObserver;
 
 impl LoadObserver for NullObserver {
@@ -55,7 +55,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
         }
     }
     let of = |server: Server| {
-        let position = SERVERS.iter().position(|one| *one == server).unwrap_or(0);
+        let position = SERVERS.iter().position(|other| *other == server).unwrap_or(0);
         Figure::new(format!("capacity: {}", server.name()), "/s", runs[position].clone())
     };
     let [chronyd, sockets, xdp, reflector] = SERVERS.map(of);
@@ -68,14 +68,14 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok([chronyd, sockets, xdp, reflector].into_iter().chain(ratios).collect())
 }
 
-/// What XDP and the bare reflectors turn around when they are flooded, in turn. It takes less than
-/// a search, and shows what a packet costs, also of PTP.
+/// Measures the reply rates of XDP and the bare reflectors under a flood, alternating. A flood
+/// takes less time than a search, and shows the cost of a packet, also for PTP.
 pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let servers = [Server::Xdp, Server::Reflector, Server::PtpReflector, Server::MonitorReflector];
     let mut runs = servers.map(|_| Vec::new());
     for _ in 0..rounds {
         for (server, runs) in servers.into_iter().zip(&mut runs) {
-            runs.push(flooded(server, binary)?);
+            runs.push(flood_rate(server, binary)?);
         }
     }
     let mut names = servers.iter().map(|server| format!("flooded: {}", server.name()));
@@ -88,9 +88,9 @@ pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures.into_iter().chain(ratios).collect())
 }
 
-/// The search that every server is put to.
+/// Returns the search that is run against every server.
 pub(crate) fn search() -> Result<LoadProcedure> {
-    let mut config = SearchConfig::new(GoalLossRatio::new(LOSS)?, 1e3, 20e6);
+    let mut config = SearchConfig::new(GoalLossRatio::new(LOSS_RATIO_MAX)?, 1e3, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
     Ok(LoadProcedure::Search { kind: CapacitySearchGoal::Ndr, config })
@@ -98,41 +98,41 @@ pub(crate) fn search() -> Result<LoadProcedure> {
 
 fn capacity(server: Server, binary: &Path) -> Result<f64> {
     let result = load(server, binary, search()?, |_| ())?;
-    let search = result.search.context("the search did not end")?;
-    let is_own =
+    let search = result.search.context("the search has no result")?;
+    let is_generator_limit =
         matches!(search.end, SearchEndReason::GeneratorLimit | SearchEndReason::CappedAtMax);
-    if is_own {
-        eprintln!("{}: the generator's limit, not the server's", server.name());
+    if is_generator_limit {
+        eprintln!("{}: the search ended at the generator's limit", server.name());
     }
     Ok(search.rate)
 }
 
-fn flooded(server: Server, binary: &Path) -> Result<f64> {
-    flooded_by(server, binary, None, Duration::from_millis(500))
+fn flood_rate(server: Server, binary: &Path) -> Result<f64> {
+    flood_rate_with(server, binary, None, Duration::from_millis(500))
 }
 
-/// Clients of a flood that is to meet many buckets.
+/// Number of clients of a flood that is to use many buckets.
 pub(crate) const CLIENTS: u32 = 65_536;
 
-/// What a server turns around when it is flooded by so many clients for so long.
-pub(crate) fn flooded_by(
+/// Returns the reply rate per second of a server that `clients` flood for `duration`.
+pub(crate) fn flood_rate_with(
     server: Server,
     binary: &Path,
     clients: Option<u32>,
     duration: Duration,
 ) -> Result<f64> {
-    // More than any processor sends, so that the generator never waits.
+    // Exceeds the rate of any processor, so that the generator never waits.
     let min = 20e6;
     let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
     let result = load(server, binary, LoadProcedure::Ramp(ramp), |options| {
         options.clients = clients.or(options.clients);
     })?;
-    let trial = result.trials.first().context("there was no trial")?;
+    let trial = result.trials.first().context("the result has no trial")?;
     Ok(trial.achieved_rate * (1.0 - trial.loss_ratio()))
 }
 
-/// Loads a server in a lab of its own by the in-kernel engine; `change` has the last word on how.
-/// Metrics that it has are read once a second meanwhile.
+/// Loads a server in its own lab with the in-kernel engine; `change` adjusts the options last. The
+/// metrics of a server that has them are read once a second meanwhile.
 pub(crate) fn load(
     server: Server,
     binary: &Path,

@@ -1,15 +1,15 @@
-//! A measured metric with its goal and its spread: every run, the median, and whether the median
+//! Measured metric with its goal and its spread: every run, the median, and whether the median
 //! reaches the goal.
 
 use serde::Serialize;
 
-/// What a figure has to be.
+/// Goal of a metric.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Goal {
-    /// At least so much.
+    /// At least this value.
     AtLeast(f64),
-    /// Less than so much.
+    /// Less than this value.
     Below(f64),
 }
 
@@ -22,10 +22,10 @@ impl Goal {
     }
 }
 
-/// One figure of the benchmark.
+/// Metric of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
-    /// What was measured.
+    /// Measured quantity, for the report.
     pub(crate) name: String,
     /// Unit of the values; empty for a ratio.
     pub(crate) unit: &'static str,
@@ -44,18 +44,18 @@ impl Figure {
         Self { goal: Some(goal), ..self }
     }
 
-    /// The ratio of two figures that were measured in turn, run by run.
+    /// Returns the ratio, run by run, of two metrics that were measured alternately.
     pub(crate) fn ratio(name: impl Into<String>, of: &Self, to: &Self) -> Self {
         let runs = of.runs.iter().zip(&to.runs).map(|(of, to)| of / to).collect();
         Self::new(name, "", runs)
     }
 
-    /// The ratio of the medians of two figures: of what single runs swing by, little is left in it.
+    /// Returns the ratio of the medians of two metrics, which varies less than that of single runs.
     pub(crate) fn ratio_of_medians(name: impl Into<String>, of: &Self, to: &Self) -> Self {
         Self::new(name, "", vec![of.median() / to.median()])
     }
 
-    /// The middle run; the mean of the two in the middle where they are even in number.
+    /// Returns the median of the runs; for an even number, the mean of the two in the middle.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.runs.clone();
         sorted.sort_by(f64::total_cmp);
@@ -66,13 +66,13 @@ impl Figure {
         }
     }
 
-    /// Whether the goal is reached; true where there is none.
+    /// Returns true if the median reaches the goal, or there is no goal.
     pub(crate) fn is_reached(&self) -> bool {
         let median = self.median();
         self.goal.is_none_or(|goal| median.is_finite() && goal.holds(median))
     }
 
-    /// One line for a person.
+    /// Formats the metric as one line of the report.
     pub(crate) fn line(&self) -> String {
         let goal = match self.goal {
             None => String::new(),
@@ -97,7 +97,7 @@ impl Figure {
     }
 }
 
-/// Three significant digits, with a multiplier from a thousand on.
+/// Formats a number with three significant digits, with a multiplier from a thousand on.
 fn short(value: f64) -> String {
     let (value, multiplier) = match value.abs() {
         size if size >= 1e6 => (value / 1e6, "M"),

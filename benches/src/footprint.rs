@@ -1,5 +1,5 @@
-//! What takes up memory and time before anything is measured: a server that has done nothing yet,
-//! and a load by as many simulated clients as there can be.
+//! Memory and time before a measurement begins: an idle server, and a load by the maximum number of
+//! simulated clients.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use horolog_record::{LoadEngineKind, LoadResult};
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, Server};
 
-/// Longer than a load takes.
+/// Longer than the duration of a load.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What loads are given besides the target: those that keep something of every client.
+/// Loads that keep state for each client: name, engine, and arguments besides the target.
 const LOADS: [(&str, LoadEngineKind, &[&str]); 4] = [
     ("packet engine, interleaved", LoadEngineKind::Packet, &["ntp", "--interleaved"]),
     ("packet engine, PTP NetSync Monitor", LoadEngineKind::Packet, &["ptp", "nsm"]),
@@ -24,7 +24,7 @@ const LOADS: [(&str, LoadEngineKind, &[&str]); 4] = [
     ("xdp engine, PTP NetSync Monitor", LoadEngineKind::Xdp, &["ptp", "nsm"]),
 ];
 
-/// Starts servers and loads `rounds` times.
+/// Starts each server and each load `rounds` times.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for server in [Server::Sockets, Server::Xdp] {
@@ -54,8 +54,8 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The most memory that a load by [`CLIENTS_MAX`] clients takes, of the process and of the maps
-/// that it has in the kernel, in MB. Maps that the process sees in its own memory count twice.
+/// Returns the peak memory of a load by [`CLIENTS_MAX`] clients, of the process and of its BPF maps
+/// in the kernel, in MB. Maps that the process maps into its own memory count twice.
 fn memory_of_load(binary: &Path, engine: LoadEngineKind, arguments: &[&str]) -> Result<f64> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let _server = servers::start(Server::Xdp, lab.server(), binary)?;
@@ -69,7 +69,7 @@ fn memory_of_load(binary: &Path, engine: LoadEngineKind, arguments: &[&str]) -> 
     let pid = load.pid();
     let (mut resident, mut in_maps) = (0, 0);
     let ended = load.await_ready(TIMEOUT, || {
-        // A process that is ending has neither.
+        // An exiting process has neither value.
         resident = resident.max(servers::memory_kib(pid, "VmHWM:").unwrap_or(0));
         in_maps = in_maps.max(map_bytes(pid).unwrap_or(0));
         false
@@ -80,14 +80,14 @@ fn memory_of_load(binary: &Path, engine: LoadEngineKind, arguments: &[&str]) -> 
     {
         return Err(error.into());
     }
-    let json = fs::read(&file).context("the load left no result")?;
+    let json = fs::read(&file).context("the load wrote no result")?;
     let result: LoadResult = serde_json::from_slice(&json)?;
     let clients = result.trials.first().map(|trial| trial.clients.min(trial.sent));
-    ensure!(clients == Some(CLIENTS_MAX.into()), "only {clients:?} clients asked");
+    ensure!(clients == Some(CLIENTS_MAX.into()), "only {clients:?} clients sent");
     Ok((resident * 1024 + in_maps) as f64 / 1e6)
 }
 
-/// What the BPF maps of a process take in the kernel, in bytes (kernel documentation,
+/// Returns the kernel memory of a process's BPF maps, in bytes (kernel documentation,
 /// filesystems/proc, "fdinfo").
 fn map_bytes(pid: u32) -> Result<u64> {
     let mut bytes = 0;

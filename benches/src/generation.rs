@@ -1,6 +1,6 @@
-//! What the generator sends when nobody answers: counted at the other end of the link by a program
-//! that drops every request, for the packet engine on one core, which sends as ntpperf does, and
-//! for the in-kernel engine in each of its modes, in turn.
+//! Send rate of the generator without replies, counted at the far end of the link by a program that
+//! drops every request: for the packet engine on one core, which sends as ntpperf does, and for the
+//! in-kernel engine in each of its modes, alternating.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use horolog_xdp::{CountingSink, Interface};
 use crate::capacity::{NullObserver, PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
 
-/// More than any processor sends, so that the generator never waits.
+/// Intended rate per second; exceeds that of any processor, so that the generator never waits.
 const RATE: f64 = 20e6;
 const DURATION: Duration = Duration::from_millis(500);
-/// How long a reply is waited for, of which there are none.
+/// Wait for late replies, of which there are none.
 const TIMEOUT: Duration = Duration::from_millis(100);
-/// What the in-kernel engine is to send, compared with the packet engine on one core.
-const GAIN: f64 = 10.0;
+/// Goal of the ratio of the in-kernel engine to the packet engine on one core.
+const RATIO_GOAL: f64 = 10.0;
 
 /// Name of a kind of request, its destination port, and its change of the options.
 type Mode = (&'static str, u16, fn(&mut LoadOptions));
@@ -34,19 +34,19 @@ const MODES: [Mode; 4] = [
     ("PTP NetSync Monitor", EVENT_PORT, |options| options.ptp = Some(PTP_MONITOR)),
 ];
 
-/// Measures `rounds` times.
+/// Measures all modes `rounds` times.
 pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let mut packet = Vec::new();
     let mut runs = MODES.map(|_| Vec::new());
     for round in 1..=rounds {
         let (_, port, _) = MODES[0];
-        packet.push(sent(&lab, port, |options| {
+        packet.push(arrival_rate(&lab, port, |options| {
             options.engine = Some(LoadEngineKind::Packet);
             options.threads = Some(1);
         })?);
         for ((name, port, mode), runs) in MODES.iter().zip(&mut runs) {
-            let rate = sent(&lab, *port, |options| {
+            let rate = arrival_rate(&lab, *port, |options| {
                 options.engine = Some(LoadEngineKind::Xdp);
                 mode(options);
             })?;
@@ -60,14 +60,14 @@ pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
         let figure =
             Figure::new(format!("generation alone: xdp engine, all cores, {name}"), "/s", runs);
         let ratio =
-            Figure::ratio(format!("the same to the packet engine, {name}"), &figure, &packet);
-        figures.extend([figure, ratio.with(Goal::AtLeast(GAIN))]);
+            Figure::ratio(format!("generation: xdp to packet engine, {name}"), &figure, &packet);
+        figures.extend([figure, ratio.with(Goal::AtLeast(RATIO_GOAL))]);
     }
     Ok(figures)
 }
 
-/// Requests that arrive in a second of sending.
-fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> Result<f64> {
+/// Returns the rate at which requests arrive, per second of sending.
+fn arrival_rate(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> Result<f64> {
     let server = lab.server().first_interface();
     let interface = Interface { index: server.index, name: server.name.clone() };
     let sink = lab.server().run(|| CountingSink::attach(&interface, port))??;
@@ -77,6 +77,6 @@ fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> R
     options.reply_timeout = TIMEOUT;
     change(&mut options);
     let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??;
-    let trial = result.trials.first().context("there was no trial")?;
+    let trial = result.trials.first().context("the result has no trial")?;
     Ok(trial.achieved_rate * sink.frames() as f64 / trial.sent.max(1) as f64)
 }

@@ -1,5 +1,5 @@
-//! What the generator itself does: whether it sends at the planned rate and at the intended
-//! instants, how much the packet engine sends, and what a trial costs besides.
+//! Accuracy and cost of the generator: whether it sends at the intended rate and at the intended
+//! send times, the maximum rate of the packet engine, and the set-up time of a trial.
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
@@ -17,19 +17,19 @@ use crate::capacity::{PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, Server};
 
-/// Rates that have to be met.
+/// Intended rates per second.
 const RATES: [f64; 5] = [1e3, 10e3, 100e3, 1e6, 4e6];
 
 const SINK: &str = "sink";
 const SINK_HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
-/// A MAC address that no host of the lab has.
+/// MAC address of no host in the lab.
 const UNUSED_MAC: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 0x99]);
 
-/// Measures `rounds` times.
+/// Measures all metrics `rounds` times.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
-    // Frames have to go somewhere that takes them at any rate.
+    // The server accepts frames at any rate.
     let _started = servers::start(Server::Xdp, lab.server(), binary)?;
     let mut figures = Vec::new();
     for rate in RATES {
@@ -40,7 +40,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             Figure::new(format!("{name}: error of the rate"), "%", errors).with(Goal::Below(0.1)),
         );
         let p99 = |trial: &Trial| {
-            let lateness = trial.lateness_ns.as_ref().context("no lateness")?;
+            let lateness = trial.lateness_ns.as_ref().context("no send lateness")?;
             Ok(lateness.p99 as f64 / 1e3)
         };
         let runs = trials.iter().map(p99).collect::<Result<_>>()?;
@@ -51,30 +51,30 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             _ => lateness,
         });
     }
-    figures.push(set_up(&lab, rounds, None)?);
+    figures.push(set_up_time(&lab, rounds, None)?);
     for (server, ptp) in
         [(Server::PtpReflector, PTP_DELAY), (Server::MonitorReflector, PTP_MONITOR)]
     {
         let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
         let _started = servers::start(server, lab.server(), binary)?;
-        figures.push(set_up(&lab, rounds, Some(ptp))?);
+        figures.push(set_up_time(&lab, rounds, Some(ptp))?);
     }
     figures.extend(packet_engine(rounds)?);
     Ok(figures)
 }
 
-/// What the packet engine sends from one core as fast as it can: into an interface that throws
-/// frames away, which is the sender's own cost, and into a link whose other end receives on the
-/// same core and throws them away there.
+/// Measures the maximum send rate of the packet engine on one core: into an interface that drops
+/// frames, which shows the cost of sending alone, and into a link whose other end receives and
+/// drops them on the same core.
 fn packet_engine(rounds: usize) -> Result<Vec<Figure>> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     make_sink(&lab)?;
-    let flood = |interface: &'static str, target| Plan {
+    let flood = |interface: &'static str, target| TrialPlan {
         mac: Some(UNUSED_MAC),
         threads: Some(1),
         interface: Some(interface),
         target: Some(target),
-        ..Plan::new(LoadEngineKind::Packet, 3e6)
+        ..TrialPlan::new(LoadEngineKind::Packet, 3e6)
     };
     let link = lab.server().first_interface().ipv4;
     let (mut sink_rates, mut link_rates) = (Vec::new(), Vec::new());
@@ -93,29 +93,35 @@ fn packet_engine(rounds: usize) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Makes an interface that throws frames away: an intermediate functional block that nothing was
-/// redirected to (Linux, ifb).
+/// Makes an interface that drops frames: an intermediate functional block without redirections to
+/// it (Linux, ifb).
 fn make_sink(lab: &Lab) -> Result<()> {
     for arguments in [
         ["link", "add", SINK, "type", "ifb"].as_slice(),
         &["link", "set", SINK, "up"],
         &["address", "add", "198.51.100.1/24", "dev", SINK],
     ] {
-        let status = lab.client().command("ip").args(arguments).status().context("run ip")?;
+        let status =
+            lab.client().command("ip").args(arguments).status().context("cannot run ip")?;
         ensure!(status.success(), "ip {} failed", arguments.join(" "));
     }
     Ok(())
 }
 
-/// Time that a run takes besides sending, per trial, of NTP or of PTP.
-fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpRequestOptions>) -> Result<Figure> {
+/// Measures the time that a run takes besides sending, per trial.
+fn set_up_time(lab: &Lab, rounds: usize, ptp: Option<PtpRequestOptions>) -> Result<Figure> {
     const DURATION: Duration = Duration::from_millis(50);
-    let plan = Plan { duration: DURATION, trials: 10, ptp, ..Plan::new(LoadEngineKind::Xdp, 10e3) };
+    let plan = TrialPlan {
+        duration: DURATION,
+        trials: 10,
+        ptp,
+        ..TrialPlan::new(LoadEngineKind::Xdp, 10e3)
+    };
     let mut runs = Vec::new();
     for _ in 0..rounds {
         let (result, took) = plan.run(lab)?;
-        let one = (took / result.trials.len() as u32).saturating_sub(DURATION);
-        runs.push(one.as_secs_f64() * 1e3);
+        let per_trial = (took / result.trials.len() as u32).saturating_sub(DURATION);
+        runs.push(per_trial.as_secs_f64() * 1e3);
     }
     let what = match ptp.map(|ptp| ptp.kind) {
         None => "",
@@ -129,28 +135,29 @@ fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpRequestOptions>) -> Result<Fi
 fn trials(lab: &Lab, rate: f64, rounds: usize) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
     for _ in 0..rounds {
-        trials.extend(Plan::new(LoadEngineKind::Xdp, rate).run(lab)?.0.trials);
+        trials.extend(TrialPlan::new(LoadEngineKind::Xdp, rate).run(lab)?.0.trials);
     }
     Ok(trials)
 }
 
-/// A run of trials at one rate.
+/// Run of trials at one rate.
 #[derive(Clone, Copy)]
-struct Plan {
+struct TrialPlan {
     engine: LoadEngineKind,
     rate: f64,
     duration: Duration,
     trials: usize,
     threads: Option<usize>,
     mac: Option<MacAddress>,
-    /// By default the link to the server, and the server.
+    /// Interface; by default that of the link to the server.
     interface: Option<&'static str>,
+    /// Address of the target; by default that of the server.
     target: Option<Ipv4Addr>,
-    /// Asks for PTP instead of NTP.
+    /// PTP requests instead of NTP.
     ptp: Option<PtpRequestOptions>,
 }
 
-impl Plan {
+impl TrialPlan {
     fn new(engine: LoadEngineKind, rate: f64) -> Self {
         let duration = Duration::from_secs(1);
         Self {
@@ -166,10 +173,10 @@ impl Plan {
         }
     }
 
-    /// Runs it and tells how long all trials took together, without what comes before the first.
+    /// Runs the trials, and returns the result and the time of all trials, without the preparation.
     fn run(&self, lab: &Lab) -> Result<(LoadResult, Duration)> {
         let (min, duration) = (self.rate, self.duration);
-        // Rising so slowly that all of its trials are at the rate.
+        // The ramp rises so slowly that all trials are at the rate.
         let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
         let target = self.target.unwrap_or(lab.server().first_interface().ipv4);
         let mut options = LoadOptions::new(target.to_string().parse()?, LoadProcedure::Ramp(ramp));
@@ -178,7 +185,7 @@ impl Plan {
         options.threads = self.threads;
         options.hints.mac = self.mac;
         options.hints.interface = self.interface.map(str::to_owned);
-        let mut count = Count(self.trials);
+        let mut count = TrialLimit(self.trials);
         lab.client().run(|| {
             let load = LoadRun::prepare(options)?;
             let begun = Instant::now();
@@ -188,10 +195,10 @@ impl Plan {
     }
 }
 
-/// Ends a run after so many trials.
-struct Count(usize);
+/// Observer that ends a run after this number of trials.
+struct TrialLimit(usize);
 
-impl LoadObserver for Count {
+impl LoadObserver for TrialLimit {
     fn trial_ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
         if index + 1 < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }

@@ -1,6 +1,6 @@
 //! Round trip through a pipe between two processes on one core, compared with `perf bench sched
-//! pipe`, which does the same: both pinned to the last core, with real-time threads of the same
-//! priority, so that no other thread runs in between, in turn.
+//! pipe`, which measures the same: both pinned to the last core, with real-time threads of the same
+//! priority, so that no other thread runs in between, alternating.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::host_timer::last_core;
 const TURNS: u32 = 20_000;
 const PRIORITY: &str = "80";
 
-/// Measures with both `rounds` times and compares them.
+/// Measures with both programs `rounds` times and compares them.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     if Command::new("perf").arg("--version").output().is_err() {
-        eprintln!("perf is not there, so switches are held against nothing");
+        eprintln!("skipping host-switch: cannot run perf");
         return Ok(Vec::new());
     }
     let core = last_core().to_string();
@@ -38,16 +38,16 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(vec![theirs, ours, ratio.with(Goal::Below(1.1))])
 }
 
-/// The mean of a turn, in µs.
+/// Returns the mean time of a round trip, in µs.
 fn perf(core: &str) -> Result<f64> {
     let turns = TURNS.to_string();
     let mut command = Command::new("chrt");
     command.args(["-f", PRIORITY, "taskset", "-c", core]);
     command.args(["perf", "bench", "-f", "simple", "sched", "pipe", "-l", &turns]);
-    let output = command.output().context("chrt is not there")?;
+    let output = command.output().context("cannot run chrt")?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "perf bench: {}", String::from_utf8_lossy(&output.stderr));
-    let seconds: f64 = text.trim().parse().with_context(|| format!("perf said '{text}'"))?;
+    let seconds: f64 = text.trim().parse().with_context(|| format!("invalid output: '{text}'"))?;
     Ok(seconds * 1e6 / f64::from(TURNS))
 }
 

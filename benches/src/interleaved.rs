@@ -1,6 +1,5 @@
-//! How much each server takes of clients in interleaved mode: the same search by the same generator
-//! against one after the other, in turn. A run in which the server did not answer in that mode is
-//! no run of this benchmark.
+//! Capacity of each server for clients in interleaved mode: the same search by the same generator
+//! against each in turn. A run in which the server did not reply in that mode is an error.
 
 use std::path::Path;
 
@@ -11,29 +10,29 @@ use crate::capacity;
 use crate::figure::{Figure, Goal};
 use crate::servers::Server;
 
-/// Clients, all of which every server has memory for.
+/// Number of clients; every server has memory for all of them.
 const CLIENTS: u32 = 10_000;
 
-/// The share of replies in interleaved mode, without which a run is none.
+/// Minimum share of replies in interleaved mode, from 0 to 1.
 const SHARE_MIN: f64 = 0.9;
 
-/// How far the rates of trials may lie apart that were planned to be the same.
-const SAME_RATE: f64 = 0.01;
+/// Maximum relative deviation of the intended rate of a trial that counts as one at the rate found.
+const RATE_DEVIATION_MAX: f64 = 0.01;
 
 const SERVERS: [Server; 3] = [Server::ChronydInterleaved, Server::Sockets, Server::Xdp];
 
 /// Result of one search.
 #[derive(Clone, Copy)]
-struct Run {
+struct InterleavedRun {
     /// Requests per second.
     rate: f64,
-    /// The share of replies in interleaved mode in the trials that decided, from 0 to 1.
+    /// Share of replies in interleaved mode in the trials at the rate found, from 0 to 1.
     interleaved: f64,
 }
 
 /// Searches for every server's capacity `rounds` times and compares them.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    let mut runs: Vec<Vec<Run>> = vec![Vec::new(); SERVERS.len()];
+    let mut runs: Vec<Vec<InterleavedRun>> = vec![Vec::new(); SERVERS.len()];
     for round in 1..=rounds {
         for (server, runs) in SERVERS.into_iter().zip(&mut runs) {
             let run = search(server, binary)?;
@@ -42,7 +41,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             runs.push(run);
         }
     }
-    let figure = |what: &str, unit, index: usize, of: fn(&Run) -> f64| {
+    let figure = |what: &str, unit, index: usize, of: fn(&InterleavedRun) -> f64| {
         let name = format!("interleaved{what}: {}", SERVERS[index].name());
         Figure::new(name, unit, runs[index].iter().map(of).collect())
     };
@@ -60,28 +59,28 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(rates.into_iter().chain(shares).chain(ratios).collect())
 }
 
-fn search(server: Server, binary: &Path) -> Result<Run> {
+fn search(server: Server, binary: &Path) -> Result<InterleavedRun> {
     let result = capacity::load(server, binary, capacity::search()?, |options| {
         options.interleaved = true;
         options.clients = Some(CLIENTS);
     })?;
-    let search = result.search.as_ref().context("the search did not end")?;
-    let interleaved = share(&result, search.rate);
+    let search = result.search.as_ref().context("the search has no result")?;
+    let interleaved = interleaved_share(&result, search.rate);
     let has_finding =
         result.findings.iter().any(|finding| finding.code == FindingCode::InterleavedNotUsed);
-    // A rate of basic replies is no rate of this benchmark, nor one to be compared with.
+    // A rate of basic replies is not comparable.
     ensure!(
         !has_finding && interleaved >= SHARE_MIN,
-        "{} answered {:.1}% in interleaved mode only",
+        "{} sent only {:.1}% of its replies in interleaved mode",
         server.name(),
         interleaved * 100.0
     );
-    Ok(Run { rate: search.rate, interleaved })
+    Ok(InterleavedRun { rate: search.rate, interleaved })
 }
 
-/// The share of interleaved replies in the trials at the rate found.
-fn share(result: &LoadResult, rate: f64) -> f64 {
-    let near = |trial: &&Trial| (trial.intended_rate / rate - 1.0).abs() < SAME_RATE;
+/// Returns the share of interleaved replies in the trials at `rate`.
+fn interleaved_share(result: &LoadResult, rate: f64) -> f64 {
+    let near = |trial: &&Trial| (trial.intended_rate / rate - 1.0).abs() < RATE_DEVIATION_MAX;
     let decisive = result.trials.iter().filter(near);
     let (interleaved, received) = decisive.fold((0, 0), |(interleaved, received), trial| {
         (interleaved + trial.responses.interleaved, received + trial.received)

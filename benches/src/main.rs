@@ -1,6 +1,6 @@
 //! Benchmark of the documented goals, measured in lab hosts against other tools in the same run,
 //! alternating, with medians of several runs. It reports which goals were reached and fails only
-//! if it could not measure: a value depends on the machine, so no test asserts it.
+//! if it could not measure: a value depends on the host, so no test asserts it.
 //!
 //! Usage: `horolog-bench [--repetitions N] [--json FILE] [capacity] [generation] [generator]
 //! [footprint] [flood] [limits] [interleaved] [nts] [nts-ke] [ptp] [ptp-jitter]
@@ -42,7 +42,7 @@ use figure::Figure;
 use horolog_record::Host;
 use serde::Serialize;
 
-/// The result file.
+/// Result of the benchmark as written to a file.
 #[derive(Serialize)]
 struct BenchResult<'a> {
     schema: &'static str,
@@ -55,10 +55,10 @@ struct BenchResult<'a> {
 struct Options {
     rounds: usize,
     json: Option<PathBuf>,
-    parts: Vec<String>,
+    benchmarks: Vec<String>,
 }
 
-const PARTS: [&str; 22] = [
+const BENCHMARKS: [&str; 22] = [
     "footprint",
     "generation",
     "generator",
@@ -85,7 +85,7 @@ const PARTS: [&str; 22] = [
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Self { rounds: 3, json: None, parts: Vec::new() };
+        let mut options = Self { rounds: 3, json: None, benchmarks: Vec::new() };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--repetitions" => {
@@ -95,31 +95,31 @@ impl Options {
                 "--json" => {
                     options.json = Some(arguments.next().context("--json takes a file")?.into());
                 }
-                part if PARTS.contains(&part) => options.parts.push(argument),
-                other => bail!("'{other}' is no part; there are {}", PARTS.join(", ")),
+                part if BENCHMARKS.contains(&part) => options.benchmarks.push(argument),
+                other => bail!("'{other}' is not a benchmark; known: {}", BENCHMARKS.join(", ")),
             }
         }
-        if options.parts.is_empty() {
-            options.parts = PARTS.map(str::to_owned).to_vec();
+        if options.benchmarks.is_empty() {
+            options.benchmarks = BENCHMARKS.map(str::to_owned).to_vec();
         }
         Ok(options)
     }
 }
 
-/// Path of the product's binary: in the directory of this one, unless named.
+/// Returns the path of the product's binary: `HOROLOG_BIN`, or in the directory of this program.
 fn binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("HOROLOG_BIN") {
         return Ok(named.into());
     }
     let path = std::env::current_exe()?.with_file_name("horolog");
-    if path.exists() { Ok(path) } else { bail!("{} is not there; build it", path.display()) }
+    if path.exists() { Ok(path) } else { bail!("cannot find {}; build it", path.display()) }
 }
 
 fn main() -> Result<()> {
     let options = Options::parse(std::env::args().skip(1))?;
     let (binary, started) = (binary()?, horolog_record::rfc3339_now());
     let mut figures = Vec::new();
-    for part in &options.parts {
+    for part in &options.benchmarks {
         figures.extend(match part.as_str() {
             "footprint" => footprint::measure(&binary, options.rounds)?,
             "generation" => generation::measure(options.rounds)?,

@@ -1,4 +1,4 @@
-//! Somebody who reads a server's metrics while it is measured.
+//! Scrapes of a server's metrics during a measurement.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,36 +10,36 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::LabHost;
 
 /// Interval of scrapes; Prometheus scrapes about every 15 s.
-const EVERY: Duration = Duration::from_secs(1);
-/// A flood leaves little time to answer.
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
+/// Timeout of a connection and of a response; a flood leaves little CPU time for either.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A thread that reads them once a second.
+/// Thread that scrapes the metrics once a second.
 pub(crate) struct MetricsReader {
-    /// Closing it ends the thread.
-    goes_on: Sender<()>,
+    /// Sender whose drop ends the thread.
+    stop: Sender<()>,
     thread: JoinHandle<Result<()>>,
 }
 
 impl MetricsReader {
-    /// Reads them at this address in `host`, from now on.
+    /// Starts to scrape the metrics at the address `at` in `host`.
     pub(crate) fn start(host: &LabHost, at: SocketAddr) -> Result<Self> {
-        let (goes_on, ended) = mpsc::channel();
+        let (stop, ended) = mpsc::channel();
         let read = move || {
             loop {
                 read_once(at).context("cannot read the metrics")?;
-                if ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Disconnected) {
+                if ended.recv_timeout(SCRAPE_INTERVAL) == Err(RecvTimeoutError::Disconnected) {
                     return Ok(());
                 }
             }
         };
         let thread = host.run(|| thread::Builder::new().spawn(read))??;
-        Ok(Self { goes_on, thread })
+        Ok(Self { stop, thread })
     }
 
-    /// Ends it, and fails if a scrape failed.
+    /// Ends the thread; fails if a scrape failed.
     pub(crate) fn finish(self) -> Result<()> {
-        drop(self.goes_on);
+        drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
@@ -52,7 +52,7 @@ fn read_once(at: SocketAddr) -> Result<()> {
     stream.read_to_string(&mut reply)?;
     ensure!(
         reply.starts_with("HTTP/1.0 200") && reply.contains("horolog_replies_total"),
-        "{reply}"
+        "unexpected response: {reply}"
     );
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! What authenticated replies cost: how many a second each server gives, by the same search, and
-//! how much processor time one takes at a rate that both hold.
+//! Cost of authenticated replies: the reply rate of each server, by the same search, and the CPU
+//! time of a reply at a rate that both servers sustain.
 //!
-//! The generator encrypts and decrypts in user space on one core of the two, or on both, where it
-//! competes with the server. Every server is searched both ways and given its better rate: what
-//! leaves one server idle starves another.
+//! The generator encrypts and decrypts in user space on one of the two cores, or on both, where it
+//! competes with the server. Every server is searched both ways and its higher rate counts, because
+//! the better choice differs between servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,51 +23,51 @@ use crate::servers::{self, NAME, Server};
 
 const SERVERS: [Server; 3] = [Server::ChronydNts, Server::SocketsNts, Server::XdpNts];
 
-/// The share of a server's own capacity at which its processor time is taken: it is busy there, and
-/// loses nothing.
-const SHARE: f64 = 0.9;
+/// Load at which the CPU time of a server is measured, as a share of its own capacity: the server
+/// is busy but loses nothing.
+const LOAD_SHARE: f64 = 0.9;
 
-/// Long enough that a hundredth of a second, the unit of what the kernel tells, is little of it.
+/// Duration of a load, long against 10 ms, the resolution of the kernel's CPU times.
 const DURATION: Duration = Duration::from_secs(5);
 
-/// Measures `rounds` times, in turn.
+/// Measures all servers `rounds` times, alternating.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut rates: [Vec<f64>; 3] = Default::default();
     let (mut busy, mut same) = (rates.clone(), rates.clone());
     for round in 1..=rounds {
         for (index, server) in SERVERS.into_iter().enumerate() {
-            let one = rate(server, binary, 1)?;
-            let both = rate(server, binary, 2)?;
+            let one = search_rate(server, binary, 1)?;
+            let both = search_rate(server, binary, 2)?;
             let rate = one.max(both);
             rates[index].push(rate);
             let threads = if both > one { 2 } else { 1 };
-            busy[index].push(cost_us(server, binary, rate * SHARE, threads)?);
-            let chronyds = rates[0].last().map_or(0.0, |rate| rate * SHARE);
-            same[index].push(cost_us(server, binary, chronyds, 1)?);
+            busy[index].push(cost_us(server, binary, rate * LOAD_SHARE, threads)?);
+            let chronyd_rate = rates[0].last().map_or(0.0, |rate| rate * LOAD_SHARE);
+            same[index].push(cost_us(server, binary, chronyd_rate, 1)?);
             eprintln!(
                 "round {round} of {rounds}: NTS: {}: {one:.0}/s and {both:.0}/s, {:.2} us, {:.2} us at \
-                 {chronyds:.0}/s",
+                 {chronyd_rate:.0}/s",
                 server.name(),
                 busy[index][round - 1],
                 same[index][round - 1]
             );
         }
     }
-    let rates = compared("authenticated replies", "/s", rates, Goal::AtLeast(3.0));
-    let busy = compared("process time of a reply when busy", "us", busy, Goal::Below(0.2));
+    let rates = compare_servers("authenticated replies", "/s", rates, Goal::AtLeast(3.0));
+    let busy = compare_servers("process time of a reply when busy", "us", busy, Goal::Below(0.2));
     let what = "process time of a reply at chronyd's rate";
-    let same = compared(what, "us", same, Goal::Below(0.2));
+    let same = compare_servers(what, "us", same, Goal::Below(0.2));
     Ok(rates.into_iter().chain(busy).chain(same).collect())
 }
 
-/// What a server takes from a generator with so many threads, in replies a second.
-fn rate(server: Server, binary: &Path, threads: usize) -> Result<f64> {
+/// Returns the capacity in replies per second of a server under a generator with `threads` threads.
+fn search_rate(server: Server, binary: &Path, threads: usize) -> Result<f64> {
     let (result, _) = load(server, binary, capacity::search()?, threads)?;
-    Ok(result.search.context("the search did not end")?.rate)
+    Ok(result.search.context("the search has no result")?.rate)
 }
 
-/// Every server's figure, and its ratio to chronyd's.
-fn compared(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> Vec<Figure> {
+/// Returns the metric of every server, and its ratio to that of chronyd.
+fn compare_servers(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> Vec<Figure> {
     let names = SERVERS.map(Server::name);
     let mut figures: Vec<Figure> = names
         .iter()
@@ -83,18 +83,19 @@ fn compared(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> 
     figures
 }
 
-/// Processor time of the server's process for each authentic reply, in us. What XDP does in
-/// interrupts is no process'; `horolog bench nts` compares that as well.
+/// Returns the CPU time of the server's process for each authentic reply, in µs. The work of XDP in
+/// interrupts is charged to no process; `horolog bench nts` includes it.
 fn cost_us(server: Server, binary: &Path, rate: f64, threads: usize) -> Result<f64> {
     let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: DURATION };
     let (result, processor_s) = load(server, binary, LoadProcedure::Ramp(ramp), threads)?;
-    let trial = result.trials.first().context("there was no trial")?;
+    let trial = result.trials.first().context("the result has no trial")?;
     let replies = trial.responses.nts;
-    ensure!(replies * 10 > trial.sent * 9, "{} lost a tenth at {rate:.0}/s", server.name());
+    ensure!(replies * 10 > trial.sent * 9, "{} lost over 10% at {rate:.0}/s", server.name());
     Ok(processor_s / replies as f64 * 1e6)
 }
 
-/// Loads a server in a lab of its own, and tells how much processor time it took meanwhile.
+/// Loads a server in its own lab, and returns the result and the CPU time of the server meanwhile,
+/// in seconds.
 fn load(
     server: Server,
     binary: &Path,
@@ -118,8 +119,8 @@ fn load(
     });
     lab.client().run(|| {
         let load = LoadRun::prepare(options)?;
-        let before = started.processor_s()?;
+        let before = started.cpu_time_s()?;
         let result = load.run(&mut NullObserver)?;
-        Ok((result, started.processor_s()? - before))
+        Ok((result, started.cpu_time_s()? - before))
     })?
 }

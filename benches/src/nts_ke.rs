@@ -1,5 +1,5 @@
 //! Rate of NTS-KE exchanges, each with a full TLS handshake, that a server completes while its
-//! clients request again as soon as they are served.
+//! clients request again immediately after each response.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,33 +15,33 @@ use crate::servers::{self, NAME, Server};
 
 const SERVERS: [Server; 2] = [Server::ChronydNts, Server::SocketsNts];
 
-/// Few enough that every server has room for all of them at a time.
+/// Number of clients; every server has room for all their connections at a time.
 const CLIENTS: usize = 16;
 
-/// Short enough that the ports of one client's address suffice.
+/// Duration of the load; short enough that the ports of one client's address suffice.
 const DURATION: Duration = Duration::from_secs(4);
 
-/// Measures `rounds` times, in turn.
+/// Measures both servers `rounds` times, alternating.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut rates = [Vec::new(), Vec::new()];
     for round in 1..=rounds {
         for (server, rates) in SERVERS.into_iter().zip(&mut rates) {
-            let rate = establish(server, binary)?;
-            eprintln!("round {round} of {rounds}: keys: {}: {rate:.0}/s", server.name());
+            let rate = exchange_rate(server, binary)?;
+            eprintln!("round {round} of {rounds}: NTS-KE: {}: {rate:.0}/s", server.name());
             rates.push(rate);
         }
     }
     let figure = |index: usize| {
-        let name = format!("key establishments: {}", SERVERS[index].name());
+        let name = format!("NTS-KE exchanges: {}", SERVERS[index].name());
         Figure::new(name, "/s", rates[index].clone())
     };
     let (chronyd, sockets) = (figure(0), figure(1));
-    let ratio = Figure::ratio("key establishments: sockets to chronyd", &sockets, &chronyd)
+    let ratio = Figure::ratio("NTS-KE exchanges: sockets to chronyd", &sockets, &chronyd)
         .with(Goal::AtLeast(2.0));
     Ok(vec![chronyd, sockets, ratio])
 }
 
-fn establish(server: Server, binary: &Path) -> Result<f64> {
+fn exchange_rate(server: Server, binary: &Path) -> Result<f64> {
     let lab = Lab::new(&LabConfig::default())?;
     let started = servers::start(server, lab.server(), binary)?;
     let options = NtsKeLoadOptions {
@@ -57,7 +57,7 @@ fn establish(server: Server, binary: &Path) -> Result<f64> {
         command: Vec::new(),
     };
     let result = lab.client().run(|| nts_ke::run(&options, &|| false, &mut ()))??;
-    let trial = result.trials.first().context("there was no trial")?;
+    let trial = result.trials.first().context("the result has no trial")?;
     for finding in &result.findings {
         eprintln!("{}: {}", server.name(), finding.message);
     }

@@ -1,8 +1,9 @@
-//! Latency and bandwidth of TCP over the same lab link as qperf and, for bandwidth, iperf3 report
-//! them, in turn: a ratio of two consecutive runs depends less on the machine than either value.
+//! Latency and bandwidth of TCP over one lab link, compared with the values of qperf and, for
+//! bandwidth, iperf3, alternating: a ratio of two consecutive runs depends less on the host than
+//! either value.
 //!
 //! qperf's latency is the mean of half a round trip and has no percentiles, so means are compared.
-//! All use one connection and the sockets' own settings, and none is pinned to a core.
+//! All tools use one connection and the sockets' default settings, and none is pinned to a core.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,26 +19,27 @@ use serde_json::Value;
 use crate::figure::{Figure, Goal};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Whole seconds, which is all that the peers take.
+/// Duration of a run; qperf and iperf3 take only whole seconds.
 const SECONDS: u32 = 2;
-/// Messages whose latency is measured, and those that are transferred.
+/// Message sizes of the latency measurements, in bytes.
 const LATENCY_SIZES: [u32; 2] = [1, 1_024];
+/// Message sizes of the bandwidth measurements, in bytes.
 const BANDWIDTH_SIZES: [u32; 2] = [1_024, 65_536];
-/// Within 5% of qperf's, or better.
+/// Goals of the ratios of latency and bandwidth: at most 5% worse than qperf.
 const GOALS: [f64; 2] = [1.05, 0.95];
 const PORT: u16 = 8_625;
-/// More than any machine carries in a run: the peers have no bounds either.
-const UNBOUNDED: [&str; 4] = ["--tcp-bytes", "1T", "--tcp-bytes-per-hour", "1000T"];
+/// Limits on traffic above that of any run: qperf and iperf3 have no limits.
+const UNBOUNDED_ARGUMENTS: [&str; 4] = ["--tcp-bytes", "1T", "--tcp-bytes-per-hour", "1000T"];
 const IPERF_PORT: u16 = 5_201;
 const QPERF_PORT: u16 = 19_765;
 
-/// Far ends, all of which run the whole time and are idle between requests.
+/// Far ends of all tools, which run during the whole benchmark and are idle between requests.
 struct FarEnds {
     lab: Lab,
     _running: [RunningProgram; 3],
 }
 
-/// Measures `rounds` times and compares.
+/// Measures all tools `rounds` times and compares them.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let ends = FarEnds::start(binary)?;
     let mut figures = Vec::new();
@@ -98,11 +100,15 @@ impl FarEnds {
         };
         let ours = at(PORT).to_string();
         let running = [
-            start(binary, &[&["path", "serve", "--listen", &ours][..], &UNBOUNDED].concat(), PORT)?,
+            start(
+                binary,
+                &[&["path", "serve", "--listen", &ours][..], &UNBOUNDED_ARGUMENTS].concat(),
+                PORT,
+            )?,
             start(Path::new("qperf"), &[], QPERF_PORT)
-                .context("qperf; scripts/setup.sh --peers fetches it")?,
+                .context("cannot run qperf; scripts/setup.sh --peers fetches it")?,
             start(Path::new("iperf3"), &["-s"], IPERF_PORT)
-                .context("iperf3; scripts/setup.sh --peers fetches it")?,
+                .context("cannot run iperf3; scripts/setup.sh --peers fetches it")?,
         ];
         Ok(Self { lab, _running: running })
     }
@@ -119,7 +125,7 @@ impl FarEnds {
         self.lab.server().first_interface().ipv4.to_string()
     }
 
-    /// The mean latency in µs, or the rate in MB/s.
+    /// Measures with Horolog: the mean latency in µs, or the rate in MB/s.
     fn horolog(&self, binary: &Path, size: u32, is_latency: bool) -> Result<f64> {
         let what = if is_latency { "--latency" } else { "--bandwidth" };
         let (target, size) = (self.target(), size.to_string());
@@ -138,7 +144,7 @@ impl FarEnds {
         let (target, size, time) = (self.target(), size.to_string(), SECONDS.to_string());
         let arguments = [&target, "-t", &time, "-m", &size, "-uu", test];
         let stdout_of = self.stdout_of(Path::new("qperf"), &arguments)?;
-        qperf_figure(&String::from_utf8(stdout_of)?)
+        parse_qperf(&String::from_utf8(stdout_of)?)
     }
 
     fn iperf(&self, size: u32) -> Result<f64> {
@@ -147,7 +153,7 @@ impl FarEnds {
         let stdout_of: Value =
             serde_json::from_slice(&self.stdout_of(Path::new("iperf3"), &arguments)?)?;
         let bits = stdout_of["end"]["sum_received"]["bits_per_second"].as_f64();
-        Ok(bits.context("iperf3 tells no rate")? / 8e6)
+        Ok(bits.context("no rate in the output of iperf3")? / 8e6)
     }
 }
 
@@ -155,8 +161,8 @@ fn run(command: &mut Command) -> Result<std::process::Output> {
     Ok(die_with_parent(command).output()?)
 }
 
-/// Returns true if a program listens on a port of the server host, without connecting to it: a
-/// connection would be one of the peer's tests.
+/// Returns true if a program listens on a port of the server host. Reads the kernel's table,
+/// because a connection would be a test of qperf or iperf3.
 fn listens(lab: &Lab, port: u16) -> bool {
     let wanted = format!(":{port:04X} ");
     let is_listening = |line: &str| {
@@ -173,8 +179,8 @@ fn listens(lab: &Lab, port: u16) -> bool {
     lab.server().run(has_listener).unwrap_or(false)
 }
 
-/// The figure of `latency = 9.3 us` or `bw = 2.1e+09 bytes/sec`: µs, or MB/s.
-fn qperf_figure(stdout_of: &str) -> Result<f64> {
+/// Parses `latency = 9.3 us` or `bw = 2.1e+09 bytes/sec` into µs or MB/s.
+fn parse_qperf(stdout_of: &str) -> Result<f64> {
     for line in stdout_of.lines() {
         let Some((name, value)) = line.split_once('=') else { continue };
         let mut words = value.split_whitespace();
@@ -185,12 +191,12 @@ fn qperf_figure(stdout_of: &str) -> Result<f64> {
             ("latency", Some("us")) | ("bw", Some("MB/sec")) => 1.0,
             ("latency", Some("ns")) | ("bw", Some("KB/sec")) => 1e-3,
             ("bw", Some("bytes/sec")) => 1e-6,
-            ("latency" | "bw", unit) => bail!("qperf tells {unit:?}"),
+            ("latency" | "bw", unit) => bail!("unknown unit of qperf: {unit:?}"),
             _ => continue,
         };
         return Ok(number * factor);
     }
-    bail!("qperf tells nothing: {stdout_of}")
+    bail!("no value in the output of qperf: {stdout_of}")
 }
 
 #[cfg(test)]
@@ -198,15 +204,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn qperf_is_understood() {
+    fn qperf_output_is_parsed() {
         let close = |stdout_of: &str, expected: f64| {
-            let figure = qperf_figure(stdout_of).unwrap();
+            let figure = parse_qperf(stdout_of).unwrap();
             assert!((figure - expected).abs() < 1e-9, "{stdout_of}: {figure}");
         };
         close("tcp_lat:\n    latency  =  9,300 ns\n", 9.3);
         close("tcp_lat:\n    latency  =  9.3 us\n", 9.3);
         close("tcp_bw:\n    bw  =  2.08 GB/sec\n", 2_080.0);
         close("tcp_bw:\n    bw  =  118,000,000 bytes/sec\n", 118.0);
-        assert!(qperf_figure("").is_err() && qperf_figure("bw = 1 furlong").is_err());
+        assert!(parse_qperf("").is_err() && parse_qperf("bw = 1 furlong").is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! The PTP masters that are compared, each started in the lab's server host and ended with its
-//! value, and what a client hears of them at its end of the link.
+//! PTP masters under comparison, each started in the lab's server host and ended when its value is
+//! dropped, and a listener for their messages at the client's end of the link.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,65 +17,70 @@ use tempfile::TempDir;
 
 use crate::capacity::NullObserver;
 
-/// Long enough to become master, which takes a second.
+/// Timeout of the first Announce; becoming master takes a second.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Longer than any message that a master sends to all.
+/// Larger than any multicast message of a master, in bytes.
 const MESSAGE_MAX: usize = 512;
-/// Where the simulated clients come from, who alone are answered in NetSync Monitor.
+/// Network of the simulated clients, the only ones that are answered in NetSync Monitor.
 const CLIENTS: &str = "10.64.0.0/10";
-/// Announce messages four times a second, so that they become masters soon.
+/// Interval of Announce messages (log2 of seconds): four per second, so that a master is elected
+/// soon.
 const LOG_ANNOUNCE_INTERVAL: &str = "-2";
 
-/// A master under test.
+/// Master under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Master {
-    /// linuxptp's, with software timestamps. It runs free and may not set a clock.
+    /// Master of linuxptp with software timestamps, free-running, without permission to set a
+    /// clock.
     Ptp4l,
-    /// Ours: XDP answers what it can, a thread the rest.
-    Ours,
+    /// Horolog: XDP answers the requests that it can, a thread the others.
+    Horolog,
 }
 
-/// In the order in which they have their turns.
-pub(crate) const MASTERS: [Master; 2] = [Master::Ptp4l, Master::Ours];
+/// Masters in the order in which they are measured.
+pub(crate) const MASTERS: [Master; 2] = [Master::Ptp4l, Master::Horolog];
 
 impl Master {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ptp4l => "ptp4l",
-            Self::Ours => "horolog",
+            Self::Horolog => "horolog",
         }
     }
 }
 
-/// A master that runs in a lab of its own.
-pub(crate) struct Started {
+/// Running master in its own lab.
+pub(crate) struct RunningMaster {
     lab: Lab,
     _process: RunningProgram,
     _directory: TempDir,
 }
 
-impl Started {
-    /// Starts it, with Syncs at this interval (log2 of seconds), and waits for its Announce.
+impl RunningMaster {
+    /// Starts a master with Syncs at the interval `log_sync_interval` (log2 of seconds), and waits
+    /// for its Announce.
     pub(crate) fn new(master: Master, binary: &Path, log_sync_interval: i8) -> Result<Self> {
         let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
         let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
         let listener = Listener::join(lab.client(), GENERAL_PORT)?;
         let mut command = match master {
             Master::Ptp4l => ptp4l(lab.server(), directory.path(), log_sync_interval)?,
-            Master::Ours => ours(lab.server(), binary, directory.path(), log_sync_interval),
+            Master::Horolog => {
+                horolog_master(lab.server(), binary, directory.path(), log_sync_interval)
+            }
         };
         let process = RunningProgram::start(&mut command)
-            .with_context(|| format!("is {} installed?", master.name()))?;
+            .with_context(|| format!("cannot run {}; is it installed?", master.name()))?;
         listener.await_first(MessageType::Announce, TIMEOUT).context(master.name())?;
         Ok(Self { lab, _process: process, _directory: directory })
     }
 
-    /// The host of the clients.
+    /// Returns the host of the clients.
     pub(crate) fn client(&self) -> &LabHost {
         self.lab.client()
     }
 
-    /// Loads it from the client's host by the in-kernel engine.
+    /// Loads the master from the client's host with the in-kernel engine.
     pub(crate) fn load(&self, plan: PtpRequestOptions, job: LoadProcedure) -> Result<LoadResult> {
         let target = self.lab.server().first_interface().ipv4.to_string().parse()?;
         let mut options = LoadOptions::new(target, job);
@@ -87,7 +92,7 @@ impl Started {
     }
 }
 
-/// linuxptp's master as a command.
+/// Returns the command that starts ptp4l.
 fn ptp4l(host: &LabHost, directory: &Path, log_sync_interval: i8) -> Result<std::process::Command> {
     let configuration = directory.join("ptp4l.conf");
     let text = format!(
@@ -100,15 +105,15 @@ fn ptp4l(host: &LabHost, directory: &Path, log_sync_interval: i8) -> Result<std:
         host.first_interface().name
     );
     fs::write(&configuration, text)?;
-    // It must never touch this machine's clock.
+    // ptp4l must not steer the host's clock.
     let mut command = host.command("setpriv");
     command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time", "ptp4l", "-f"]);
     command.arg(configuration);
     Ok(command)
 }
 
-/// Ours as a command.
-fn ours(
+/// Returns the command that starts Horolog.
+fn horolog_master(
     host: &LabHost,
     binary: &Path,
     directory: &Path,
@@ -126,7 +131,7 @@ fn ours(
     command
 }
 
-/// Somebody in the masters' group on the first interface of a host, at one of the two ports.
+/// Member of the PTP multicast group on the first interface of a host, at one of the two ports.
 pub(crate) struct Listener {
     device: UdpDevice,
 }
@@ -144,13 +149,13 @@ impl Listener {
         Ok(Self { device })
     }
 
-    /// The same for event messages, among them Sync.
-    pub(crate) fn of_events(host: &LabHost) -> Result<Self> {
+    /// Joins the group at the port of event messages, among them Sync.
+    pub(crate) fn join_events(host: &LabHost) -> Result<Self> {
         Self::join(host, EVENT_PORT)
     }
 
-    /// Hands over what comes, with the message in it, until `each` has had enough or the time is
-    /// over.
+    /// Calls `each` with every received message and its packet, until `each` returns true or the
+    /// instant `until` is reached.
     pub(crate) fn listen(
         mut self,
         until: Instant,
@@ -172,13 +177,13 @@ impl Listener {
         }
     }
 
-    /// Waits for the first message of this type.
+    /// Waits for the first message of the type `kind`.
     fn await_first(self, kind: MessageType, timeout: Duration) -> Result<()> {
-        let mut has_come = false;
+        let mut is_received = false;
         self.listen(Instant::now() + timeout, |message, _| {
-            has_come = message.kind() == Some(kind);
-            has_come
+            is_received = message.kind() == Some(kind);
+            is_received
         })?;
-        if has_come { Ok(()) } else { bail!("no {kind:?} within {} s", timeout.as_secs()) }
+        if is_received { Ok(()) } else { bail!("no {kind:?} within {} s", timeout.as_secs()) }
     }
 }

@@ -1,5 +1,5 @@
-//! What a relay gains by making copies below the host: `bench relay` for the in-kernel engine
-//! against one system call for each copy, in one run, by turns.
+//! Gain of a relay from copies in the kernel: `bench relay` with the XDP engine and with one system
+//! call per copy, in one run, alternating.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,12 +12,12 @@ use crate::figure::{Figure, Goal};
 const SIZES: &str = "64,128,256,512";
 const CHILDREN: &str = "2,4,8,16,32";
 /// Number of children with the highest goal.
-const CHILDREN_FULL: usize = 16;
+const FULL_GOAL_CHILDREN: usize = 16;
 const RATIO_FULL: Goal = Goal::AtLeast(5.0);
 const RATIO: Goal = Goal::AtLeast(2.3);
-/// Copies per second to that many children, of the least size.
+/// Goal of the copies per second to [`CHILDREN_FULL`] children, of the smallest size.
 const TOTAL: Goal = Goal::AtLeast(4e6);
-/// How much later the first copy comes than the packet would without a relay, at half load, in ns.
+/// Goal of the delay that a relay adds to the first copy at half load, in ns.
 const FIRST_COPY_NS: Goal = Goal::Below(20_000.0);
 
 /// Measures all sizes and numbers of children, and compares the engines.
@@ -31,21 +31,21 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for size in result.sizes() {
         for children in result.child_counts(size) {
-            figures.extend(of_cell(&result, size, children)?);
+            figures.extend(row_metrics(&result, size, children)?);
         }
     }
     Ok(figures)
 }
 
-fn of_cell(result: &BenchRelayResult, size: usize, children: usize) -> Result<Vec<Figure>> {
-    let cell = |engine| result.cell(size, children, engine).context("an engine is missing");
+fn row_metrics(result: &BenchRelayResult, size: usize, children: usize) -> Result<Vec<Figure>> {
+    let cell = |engine| result.cell(size, children, engine).context("no result of an engine");
     let (send, xdp) = (cell(RelayEngineKind::Send)?, cell(RelayEngineKind::Xdp)?);
     let name = |what: &str| format!("relay, {size} B to {children}: {what}");
     let totals = |cell: &RelayConfigurationResult| {
         let runs = cell.repetitions.iter().map(|round| round.copies_per_s).collect();
         Figure::new(name(cell.engine.name()), "/s", runs)
     };
-    let is_full = children == CHILDREN_FULL;
+    let is_full = children == FULL_GOAL_CHILDREN;
     let (host_based, mut in_kernel) = (totals(send), totals(xdp));
     let ratio = Figure::ratio(name("xdp to send"), &in_kernel, &host_based);
     let ratio = ratio.with(if is_full { RATIO_FULL } else { RATIO });

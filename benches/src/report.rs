@@ -1,6 +1,6 @@
-//! Duration of the HTML report of a large result, by the whole command: a soak of ten minutes with
-//! all its histograms and a point for each second, a campaign result merged from fifty agents, and
-//! a query of three servers ten times a second for ten minutes.
+//! Time of the HTML report of a large result, by the whole command: a soak of ten minutes with all
+//! its histograms and a point for each second, a campaign result merged from fifty agents, and a
+//! query of three servers ten times a second for ten minutes.
 
 use std::fs;
 use std::path::Path;
@@ -19,16 +19,17 @@ use crate::figure::{Figure, Goal};
 use crate::synthetic_soak::record;
 
 const GOAL_S: f64 = 0.3;
-/// The command is short, so it is run more often than others.
-const RUNS_A_ROUND: usize = 5;
-/// A query's result of one server with one sample.
+/// Runs in each round; the command is short, so it runs more often than those of other benchmarks.
+const RUNS_PER_ROUND: usize = 5;
+/// Query result of one server with one sample.
 const QUERY: &str = include_str!("../../crates/record/samples/query.json");
 const SERVERS: usize = 3;
 const SAMPLES: usize = 6_000;
 const INTERVAL_NS: i64 = 100_000_000;
 
-/// Seconds from the beginning of the command to its end; the page has to hold the result.
-fn shown(binary: &Path, file: &Path, page: &Path) -> Result<f64> {
+/// Renders the report of `file` and returns the duration of the command in seconds; the page must
+/// be complete.
+fn render_s(binary: &Path, file: &Path, page: &Path) -> Result<f64> {
     let mut command = Command::new(binary);
     command.args(["runs", "show"]).arg(file).arg("--html").arg(page);
     command.env(STORE_VARIABLE, STORE_NONE).stdout(Stdio::null());
@@ -36,12 +37,12 @@ fn shown(binary: &Path, file: &Path, page: &Path) -> Result<f64> {
     let status = command.status().context("cannot run the binary")?;
     let took_s = began.elapsed().as_secs_f64();
     ensure!(status.success(), "{}: {status}", file.display());
-    ensure!(fs::read_to_string(page)?.ends_with("</html>\n"), "{} has no end", page.display());
+    ensure!(fs::read_to_string(page)?.ends_with("</html>\n"), "{} is incomplete", page.display());
     fs::remove_file(page)?;
     Ok(took_s)
 }
 
-/// Three servers whose offsets wander.
+/// Returns the result of a query of three servers with random offsets.
 fn query() -> Result<String> {
     let mut random = SplitMix64::new(1);
     let mut result: Value = serde_json::from_str(QUERY)?;
@@ -66,13 +67,13 @@ fn query() -> Result<String> {
     Ok(result.to_string())
 }
 
-/// The command's time for each result.
+/// Measures the duration of the command for each result.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let directory = TempDir::new()?;
     let path = |name: &str| directory.path().join(name);
     let [soak, campaign, long_query] = ["soak.json", "result.json", "query.json"].map(path);
     fs::write(&soak, to_json(&record(0, &Host::read())))?;
-    campaign_merge::Ground::new()?.merged(directory.path())?;
+    campaign_merge::MergeBenchInput::new()?.merge_s(directory.path())?;
     fs::write(&long_query, query()?)?;
     let mut figures = Vec::new();
     for (name, file) in [
@@ -81,9 +82,9 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
         ("a long query", long_query),
     ] {
         let page = path("page.html");
-        // Once before, so that the file and the binary are in memory.
-        shown(binary, &file, &page)?;
-        let runs = (0..rounds * RUNS_A_ROUND).map(|_| shown(binary, &file, &page));
+        // The first run only brings the file and the binary into the page cache.
+        render_s(binary, &file, &page)?;
+        let runs = (0..rounds * RUNS_PER_ROUND).map(|_| render_s(binary, &file, &page));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let figure = Figure::new(format!("report: the page of {name}"), "s", runs);
         figures.push(figure.with(Goal::Below(GOAL_S)));

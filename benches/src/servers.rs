@@ -1,4 +1,5 @@
-//! The servers that are compared, each started in the lab's server host and ended with its value.
+//! Servers under comparison, each started in the lab's server host and ended when its value is
+//! dropped.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -16,34 +17,35 @@ use crate::capacity::CLIENTS;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A server under test.
+/// Server under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Server {
-    /// Debian's chronyd, one process; it never touches the clock.
+    /// Debian's chronyd, one process, without control of the clock.
     Chronyd,
-    /// The same with memory for its clients, without which it knows no interleaved mode.
+    /// chronyd with memory for its clients, which interleaved mode requires.
     ChronydInterleaved,
-    /// The same as a server of NTS, with a process for each core to establish keys.
+    /// chronyd as an NTS server, with an NTS-KE process for each core.
     ChronydNts,
-    /// Sockets with two threads.
+    /// Horolog with two socket threads.
     Sockets,
-    /// The same as a server of NTS.
+    /// Horolog with two socket threads as an NTS server.
     SocketsNts,
-    /// XDP, which hands requests with more than a header over to threads, as a server of NTS.
+    /// Horolog with XDP as an NTS server; XDP passes requests with more than a header to threads.
     XdpNts,
-    /// XDP.
+    /// Horolog with XDP.
     Xdp,
-    /// XDP with a limit for each client, one for newcomers, a list of a thousand prefixes, and
-    /// metrics.
+    /// Horolog with XDP, a limit for each client, one for new clients, a list of a thousand
+    /// prefixes, and metrics.
     XdpLimited,
-    /// The same with room for as many clients as there are: with four places for each to choose
-    /// from a fifth find none, so that they stay newcomers and are looked up in the list each time.
-    XdpCrowded,
-    /// Addresses swapped and sent back: the limit of the link.
+    /// [`Server::XdpLimited`] with a table of as many entries as there are clients: each may use
+    /// one of four entries, so a fifth find none, remain new clients and are looked up in the list
+    /// each time.
+    XdpTableFull,
+    /// Reflector that only swaps addresses: the limit of the link.
     Reflector,
-    /// The same with the least that answers a request for PTP's delay.
+    /// Reflector with the minimal answer to a PTP delay request.
     PtpReflector,
-    /// The same with what answers a request of NetSync Monitor.
+    /// Reflector with the minimal answer to a NetSync Monitor request.
     MonitorReflector,
 }
 
@@ -55,7 +57,7 @@ impl Server {
             Self::Xdp => "XDP",
             Self::XdpNts => "XDP and threads",
             Self::XdpLimited => "XDP with limits, 1,000 prefixes and metrics",
-            Self::XdpCrowded => "the same, a fifth of the clients newcomers",
+            Self::XdpTableFull => "XDP with limits, a fifth of the clients new",
             Self::Reflector => "bare XDP reflector",
             Self::PtpReflector => "bare XDP reflector of PTP",
             Self::MonitorReflector => "bare XDP reflector of NetSync Monitor",
@@ -63,47 +65,48 @@ impl Server {
     }
 }
 
-/// What servers are called in their certificates.
+/// Name of the servers in their certificates.
 pub(crate) const NAME: &str = "time.example";
 
-/// A server that runs; dropping it ends it.
-pub(crate) struct Started {
+/// Running server; ends when dropped.
+pub(crate) struct RunningServer {
     process: Option<RunningProgram>,
     _reflector: Option<XdpReflector>,
-    /// From the start of the process to the first answer to 'status', where it is ours.
+    /// Time from the start of the process to the first status reply of Horolog; zero for other
+    /// servers.
     pub(crate) ready_after: Duration,
-    /// Where metrics are to be had, if they are.
+    /// Address of the metrics, if the server has them.
     pub(crate) metrics: Option<SocketAddr>,
-    /// The certificate of a server of NTS, which vouches for itself.
+    /// Path of the self-signed certificate of an NTS server.
     pub(crate) certificate: PathBuf,
     _directory: TempDir,
 }
 
-impl Started {
-    /// Time that the process has spent on processors, of user and system, in seconds (proc(5),
-    /// /proc/pid/stat, fields 14 and 15). Time in interrupts is charged to no process.
-    pub(crate) fn processor_s(&self) -> Result<f64> {
-        // The kernel counts for user space in hundredths of a second, on every architecture.
-        const TICKS: f64 = 100.0;
-        let pid = self.process.as_ref().context("it is no process")?.pid();
+impl RunningServer {
+    /// Returns the CPU time of the process, user and system, in seconds (proc(5), /proc/pid/stat,
+    /// fields 14 and 15). Time in interrupts is charged to no process.
+    pub(crate) fn cpu_time_s(&self) -> Result<f64> {
+        // The unit in user space (USER_HZ) is 1/100 s on every architecture.
+        const TICKS_PER_S: f64 = 100.0;
+        let pid = self.process.as_ref().context("the server is not a process")?.pid();
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The second field, the name, may hold anything but ends at the last parenthesis.
-        let (_, rest) = text.rsplit_once(')').context("no name in it")?;
+        // The second field, the name, may contain any character and ends at the last parenthesis.
+        let (_, rest) = text.rsplit_once(')').context("no name in stat")?;
         let fields: Vec<_> = rest.split_whitespace().collect();
         let ticks = |field: usize| -> Result<f64> {
-            Ok(fields.get(field - 3).context("too short")?.parse()?)
+            Ok(fields.get(field - 3).context("too few fields in stat")?.parse()?)
         };
-        Ok((ticks(14)? + ticks(15)?) / TICKS)
+        Ok((ticks(14)? + ticks(15)?) / TICKS_PER_S)
     }
 
-    /// Memory that the process has resident, in bytes.
+    /// Returns the resident memory of the process, in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
-        let pid = self.process.as_ref().context("it is no process")?.pid();
+        let pid = self.process.as_ref().context("the server is not a process")?.pid();
         Ok(memory_kib(pid, "VmRSS:")? * 1024)
     }
 }
 
-/// A field of /proc/pid/status that is a number of KiB (proc(5)).
+/// Returns a field of /proc/pid/status that is a number of KiB (proc(5)).
 pub(crate) fn memory_kib(pid: u32, field: &str) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(field));
@@ -112,12 +115,12 @@ pub(crate) fn memory_kib(pid: u32, field: &str) -> Result<u64> {
 }
 
 /// Starts `server` in `host`.
-pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Started> {
+pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<RunningServer> {
     let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
-    let is_limited = matches!(server, Server::XdpLimited | Server::XdpCrowded);
+    let is_limited = matches!(server, Server::XdpLimited | Server::XdpTableFull);
     let metrics = is_limited.then(|| SocketAddr::new(host.first_interface().ipv4.into(), 9123));
-    let started = |process, reflector, ready_after, directory| Started {
+    let started = |process, reflector, ready_after, directory| RunningServer {
         process,
         _reflector: reflector,
         ready_after,
@@ -156,7 +159,7 @@ pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Sta
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));
         }
         Server::Sockets | Server::SocketsNts => &["--engine", "socket", "--threads", "2"],
-        Server::XdpLimited | Server::XdpCrowded => &XDP_LIMITED,
+        Server::XdpLimited | Server::XdpTableFull => &XDP_LIMITED,
         Server::XdpNts => &["--engine", "xdp", "--threads", "1"],
         Server::Xdp => &["--engine", "xdp", "--xdp-reply", "transmit", "--threads", "1"],
     };
@@ -167,7 +170,7 @@ pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Sta
     if is_limited {
         command.arg("--deny-file").arg(deny_list(directory.path())?);
     }
-    if server == Server::XdpCrowded {
+    if server == Server::XdpTableFull {
         command.arg("--limit-clients").arg(CLIENTS.to_string());
     }
     if let Some(address) = metrics {
@@ -178,19 +181,20 @@ pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Sta
         make_certificate(&certificate, &key)?;
         command.arg("--nts-cert").arg(&certificate).arg("--nts-key").arg(&key);
         command.arg("--nts-ke-listen").arg(format!("{}:4460", host.first_interface().ipv4));
-        // All clients of the benchmark come from one address.
+        // All clients of the benchmark use one address.
         command.args(["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"]);
     }
     let mut process = RunningProgram::start(&mut command)?;
     let ready_after = process.await_ready(TIMEOUT, || status::fetch(&socket).is_ok())?;
     if let Some(address) = metrics {
-        // They are there a moment later.
+        // The metrics listener starts after the status socket.
         process.await_ready(TIMEOUT, || listens(host, address.port()))?;
     }
     Ok(started(Some(process), None, ready_after, directory))
 }
 
-/// Limits that no client of the benchmark reaches, so that every request is charged and answered.
+/// Options with limits that no client of the benchmark reaches, so that every request is counted
+/// and answered.
 const XDP_LIMITED: [&str; 10] = [
     "--engine",
     "xdp",
@@ -204,7 +208,7 @@ const XDP_LIMITED: [&str; 10] = [
     "10M",
 ];
 
-/// A file of a thousand prefixes that no client of the benchmark comes from.
+/// Writes a file of a thousand prefixes without any client of the benchmark.
 fn deny_list(directory: &Path) -> Result<PathBuf> {
     let path = directory.join("deny");
     let prefixes = (0..1_000).map(|n| format!("11.{}.{}.0/24\n", n / 250, n % 250));
@@ -218,16 +222,16 @@ fn listens(host: &LabHost, port: u16) -> bool {
     host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)
 }
 
-/// Writes a certificate for [`NAME`] that vouches for itself, and its key.
+/// Writes a self-signed certificate for [`NAME`], and its key.
 fn make_certificate(certificate: &Path, key: &Path) -> Result<()> {
     let signed = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     fs::write(certificate, signed.cert.pem())?;
     fs::write(key, signed.signing_key.serialize_pem())?;
-    // chronyd takes no key that others may read.
+    // chronyd refuses a key that other users can read.
     Ok(fs::set_permissions(key, fs::Permissions::from_mode(0o600))?)
 }
 
-/// Starts chronyd with further directives.
+/// Starts chronyd with additional directives.
 fn chronyd(host: &LabHost, directory: &Path, directives: &str) -> Result<RunningProgram> {
     let path = |name: &str| -> PathBuf { directory.join(name) };
     let configuration = path("chrony.conf");
@@ -238,9 +242,10 @@ fn chronyd(host: &LabHost, directory: &Path, directives: &str) -> Result<Running
     );
     fs::write(&configuration, text)?;
     let mut command = host.command("chronyd");
-    // -x: it must never touch this machine's clock.
+    // -x: chronyd must not steer the host's clock.
     command.args(["-x", "-d", "-u", "root", "-f"]).arg(&configuration);
-    let mut process = RunningProgram::start(&mut command).context("is chronyd installed?")?;
+    let mut process =
+        RunningProgram::start(&mut command).context("cannot run chronyd; is it installed?")?;
     let pidfile = path("chronyd.pid");
     process.await_ready(TIMEOUT, || pidfile.exists())?;
     Ok(process)

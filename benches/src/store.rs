@@ -1,5 +1,5 @@
-//! Cost of storing results: duration of a list of many runs, as a whole command, and the time a
-//! command waits until its result is stored, by the product's own code and on disk.
+//! Cost of storing results: duration of a list of many runs, as a whole command, and the time in
+//! which a command stores its result on disk, by the product's own code.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,13 +16,13 @@ use crate::synthetic_soak::record;
 
 const RUNS: usize = 10_000;
 const LIST_GOAL_MS: f64 = 100.0;
-const KEEP_GOAL_MS: f64 = 50.0;
-/// Measurements in each round, of which the median counts: single ones wait for other users of
+const STORE_GOAL_MS: f64 = 50.0;
+/// Measurements in each round, of which the median counts: single ones may wait for other users of
 /// the disk.
-const REPEATS: usize = 5;
+const REPETITIONS: usize = 5;
 
-/// A result of which there are many.
-fn small(number: usize) -> String {
+/// Returns a small result, distinct for each number.
+fn small_result(number: usize) -> String {
     let (day, minute) = (1 + number / 1_440, number % 1_440);
     format!(
         r#"{{"schema":"horolog.load/2","started":"2026-01-{day:02}T{:02}:{:02}:00.000Z","command":["horolog","load","ntp","192.0.2.1","--rate","{number}"],"findings":[{{"code":"trials-inconsistent","severity":"warning","message":"m","advice":"a"}}]}}"#,
@@ -31,30 +31,30 @@ fn small(number: usize) -> String {
     )
 }
 
-fn filled(path: &Path) -> Result<Store> {
+fn fill_store(path: &Path) -> Result<Store> {
     let mut store = Store::open(path)?;
     let results = (0..RUNS).map(|number| {
-        let text = small(number);
+        let text = small_result(number);
         Ok((ResultFacts::parse(&text)?, text))
     });
     let stored = store.add_all(&results.collect::<Result<Vec<_>>>()?)?;
-    ensure!(stored == RUNS, "{stored} were kept");
+    ensure!(stored == RUNS, "{stored} of {RUNS} results were stored");
     Ok(store)
 }
 
-/// `horolog runs list`, in ms.
-fn listed(binary: &Path, store: &Path) -> Result<f64> {
+/// Runs `horolog runs list` and returns its duration in ms.
+fn list_ms(binary: &Path, store: &Path) -> Result<f64> {
     let mut command = Command::new(binary);
     command.args(["runs", "list", "--store"]).arg(store);
     let began = Instant::now();
     let output = command.output()?;
     let took_ms = began.elapsed().as_secs_f64() * 1e3;
     let lines = String::from_utf8_lossy(&output.stdout).lines().count();
-    ensure!(output.status.success() && lines == RUNS + 1, "{lines} lines");
+    ensure!(output.status.success() && lines == RUNS + 1, "runs list printed {lines} lines");
     Ok(took_ms)
 }
 
-/// A result of ten minutes, from the record to the store on the disk, in ms.
+/// Stores a ten-minute result, and returns the time from the record to the store on disk in ms.
 fn store_ms(path: &Path, seed: u64, host: &Host) -> Result<f64> {
     let result = record(seed, host);
     let began = Instant::now();
@@ -62,36 +62,38 @@ fn store_ms(path: &Path, seed: u64, host: &Host) -> Result<f64> {
     let id = Store::open(path)?.add(&ResultFacts::parse(&text)?, &text)?;
     let took_ms = began.elapsed().as_secs_f64() * 1e3;
     let store = Store::open_existing(path)?;
-    ensure!(store.result(id)? == text, "it is not what was kept");
+    ensure!(store.result(id)? == text, "the stored result differs");
     Ok(took_ms)
 }
 
 fn median(one: impl Fn(usize) -> Result<f64>) -> Result<f64> {
-    let runs = (0..REPEATS).map(one).collect::<Result<Vec<_>>>()?;
+    let runs = (0..REPETITIONS).map(one).collect::<Result<Vec<_>>>()?;
     Ok(Figure::new("", "", runs).median())
 }
 
-/// Lists and stores in turn.
+/// Measures the list and the storing of a result, alternating.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    // Not the directory of temporary files: it may be a tmpfs, which needs no disk.
-    let parent = binary.parent().context("a binary without a directory")?;
+    // The directory of temporary files may be a tmpfs, which needs no disk.
+    let parent = binary.parent().context("the binary has no parent directory")?;
     let directory = TempDir::new_in(parent)?;
     let path = directory.path().join("runs.sqlite");
-    let store = filled(&path)?;
+    let store = fill_store(&path)?;
     ensure!(store.list(&RunFilter::default())?.len() == RUNS);
     drop(store);
     let host = Host::read();
     let growing = directory.path().join("growing.sqlite");
-    drop(filled(&growing)?);
+    drop(fill_store(&growing)?);
     let (mut lists, mut keeps) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        lists.push(median(|_| listed(binary, &path))?);
-        keeps.push(median(|repeat| store_ms(&growing, (round * REPEATS + repeat) as u64, &host))?);
+        lists.push(median(|_| list_ms(binary, &path))?);
+        keeps.push(median(|repeat| {
+            store_ms(&growing, (round * REPETITIONS + repeat) as u64, &host)
+        })?);
     }
     Ok(vec![
         Figure::new(format!("store: runs list of {RUNS} runs"), "ms", lists)
             .with(Goal::Below(LIST_GOAL_MS)),
         Figure::new("store: a result of ten minutes kept", "ms", keeps)
-            .with(Goal::Below(KEEP_GOAL_MS)),
+            .with(Goal::Below(STORE_GOAL_MS)),
     ])
 }

@@ -1,6 +1,5 @@
-//! What a load of ten minutes measures, without the ten minutes: a result as large as its own. Its
-//! figures are made by drawing so many latencies as there would be, and recorded as a generator
-//! records them.
+//! Result of a ten-minute load without the load, of the same size: as many latencies as the load
+//! would measure are drawn at random and recorded as a generator records them.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -13,16 +12,17 @@ use horolog_record::{
 use horolog_stats::Recorder;
 use horolog_time::SplitMix64;
 
-/// A trial for each of the minutes, and a point for each second.
+/// Number of trials.
 pub(crate) const TRIALS: usize = 10;
+/// Duration of a trial in seconds, with a point for each second.
 pub(crate) const TRIAL_S: usize = 60;
-/// Requests in a second.
+/// Requests per second.
 pub(crate) const RATE: usize = 1_000;
 
-/// Latencies as of a busy server: most of them short, with a long tail.
-struct Latencies(SplitMix64);
+/// Random latencies like those of a busy server: most of them short, with a long tail.
+struct RandomLatencies(SplitMix64);
 
-impl Latencies {
+impl RandomLatencies {
     fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -32,7 +32,7 @@ impl Latencies {
         (30_000.0 - 40_000.0 * tail * (1.0 - self.uniform()).ln()) as u64
     }
 
-    fn recorded(&mut self, count: usize) -> Recorder {
+    fn draw_recorder(&mut self, count: usize) -> Recorder {
         let mut recorder = Recorder::new();
         for _ in 0..count {
             recorder.record(self.next_ns());
@@ -41,9 +41,9 @@ impl Latencies {
     }
 }
 
-fn trial(latencies: &mut Latencies) -> Trial {
+fn trial(latencies: &mut RandomLatencies) -> Trial {
     let sent = (RATE * TRIAL_S) as u64;
-    let mut distribution = || Distribution::from_recorder(&latencies.recorded(RATE * TRIAL_S));
+    let mut distribution = || Distribution::from_recorder(&latencies.draw_recorder(RATE * TRIAL_S));
     Trial {
         phase: None,
         intended_rate: RATE as f64,
@@ -72,8 +72,8 @@ fn trial(latencies: &mut Latencies) -> Trial {
     }
 }
 
-fn point(second: usize, latencies: &mut Latencies) -> LoadSeriesPoint {
-    let distribution = Distribution::from_recorder(&latencies.recorded(RATE));
+fn point(second: usize, latencies: &mut RandomLatencies) -> LoadSeriesPoint {
+    let distribution = Distribution::from_recorder(&latencies.draw_recorder(RATE));
     LoadSeriesPoint {
         at_s: second as f64,
         trial: second / TRIAL_S,
@@ -94,9 +94,9 @@ fn point(second: usize, latencies: &mut Latencies) -> LoadSeriesPoint {
     }
 }
 
-/// The result of a run whose latencies are those of this seed.
+/// Returns the result of a run with the latencies of the given seed.
 pub(crate) fn record(seed: u64, host: &Host) -> LoadResult {
-    let mut latencies = Latencies(SplitMix64::new(seed));
+    let mut latencies = RandomLatencies(SplitMix64::new(seed));
     let trials = (0..TRIALS).map(|_| trial(&mut latencies)).collect();
     let points = (0..TRIALS * TRIAL_S).map(|second| point(second, &mut latencies)).collect();
     LoadResult {

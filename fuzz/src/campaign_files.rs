@@ -1,7 +1,7 @@
-//! Any text as the plan of a campaign and as the policy of an agent: reading it never panics, and
-//! an error is one line. A valid plan is assigned to some agents, or the error names what they
-//! lack, and an agent can read each order; a policy is the same when it was written and read
-//! again.
+//! Arbitrary text as the plan of a campaign and as the policy of an agent: parsing never panics,
+//! and an error is one line. A valid plan is assigned to agents, or the error names the missing
+//! capabilities, and an agent can read each order; a policy is unchanged after it was written and
+//! parsed again.
 #![no_main]
 
 use horolog_campaign::FileContentError;
@@ -11,10 +11,10 @@ use horolog_campaign::policy::AgentPolicy;
 use horolog_campaign::role::RoleKind;
 use libfuzzer_sys::fuzz_target;
 
-fn is_one_line(fault: &FileContentError, text: &str) {
+fn assert_one_line(error: &FileContentError, text: &str) {
     let lines = 1 + text.matches('\n').count();
-    assert!(fault.line.is_none_or(|line| (1..=lines).contains(&line)), "{fault:?}");
-    assert!(!fault.reason.contains('\n'), "{fault:?}");
+    assert!(error.line.is_none_or(|line| (1..=lines).contains(&line)), "{error:?}");
+    assert!(!error.reason.contains('\n'), "{error:?}");
 }
 
 fn agent(number: u8) -> Option<AgentCandidate> {
@@ -30,11 +30,11 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
     match AgentPolicy::parse(text) {
         Ok(policy) => assert_eq!(AgentPolicy::parse(&policy.to_toml()), Ok(policy)),
-        Err(fault) => is_one_line(&fault, text),
+        Err(error) => assert_one_line(&error, text),
     }
     let plan = match Plan::parse(text, &[]) {
         Ok(plan) => plan,
-        Err(fault) => return is_one_line(&fault, text),
+        Err(error) => return assert_one_line(&error, text),
     };
     let agents: Vec<_> = (1..=4).filter_map(agent).collect();
     let (Ok(placement), Ok(campaign)) = (assign_roles(&plan, &agents), "fuzz".parse()) else {
@@ -42,7 +42,8 @@ fuzz_target!(|bytes: &[u8]| {
     };
     assert_eq!(placement.jobs.len() as u64, plan.instances());
     for order in placement.orders(&campaign, "0", &plan) {
-        // It may be larger than an agent takes, or longer; never one that it cannot read.
+        // An order may exceed the limits of size or duration of an agent, but the agent can read
+        // it.
         let _ = order.check(&order.agent, "0");
         assert!(order.jobs.iter().all(|job| job.kind.parse_options(&job.options).is_ok()));
     }

@@ -1,6 +1,6 @@
-//! Any bytes as what agents and controllers of campaigns send through a broker, and as what an
-//! agent keeps on its disk: a part of a report, a report, an order, a file of the spool. Reading
-//! never panics, and what can be read means the same when it was written and read again.
+//! Arbitrary bytes as messages of agents and controllers through a broker, and as files on an
+//! agent's disk: a fragment of a report, a report, an order, a file of the spool. Parsing never
+//! panics, and a parsed message is unchanged after it was written and parsed again.
 #![no_main]
 
 use horolog_campaign::assignment::Assignment;
@@ -11,14 +11,14 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(part) = ReportFragment::parse(bytes) {
         let again = part.to_bytes();
-        assert_eq!(ReportFragment::parse(&again).expect("what is written is read"), part);
+        assert_eq!(ReportFragment::parse(&again).expect("a written fragment is readable"), part);
         let mut assembly = ReportReassembly::default();
-        let once = assembly.add_fragment("n1", &part).expect("one part is never too many");
-        assert_eq!(assembly.add_fragment("n1", &part).expect("nor is it a second time"), once);
+        let once = assembly.add_fragment("n1", &part).expect("one fragment is within the limits");
+        assert_eq!(assembly.add_fragment("n1", &part).expect("a duplicate is accepted"), once);
     }
     if let Ok(report) = AgentReport::unpack(bytes) {
-        let packed = report.pack().expect("it was no larger before");
-        assert_eq!(AgentReport::unpack(&packed).expect("what is packed is read"), report);
+        let packed = report.pack().expect("the report is within the size limit");
+        assert_eq!(AgentReport::unpack(&packed).expect("a packed report is readable"), report);
     }
     if let Ok(assignment) = Assignment::unpack(bytes) {
         assert_eq!(Assignment::unpack(&assignment.pack()).as_ref(), Ok(&assignment));

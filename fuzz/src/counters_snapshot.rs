@@ -1,6 +1,6 @@
-//! Any bytes as a counter snapshot, as a request for one, and as the kernel's texts that it is made
-//! of: read or refused without a panic; a refusal is one line, and what was read is written and
-//! read again.
+//! Arbitrary bytes as a counter snapshot, as a query of one, and as the kernel's texts from which
+//! it is made: parsing never panics, an error is one line, and a parsed snapshot or query is
+//! unchanged after it was written and parsed again.
 #![no_main]
 
 use horolog_counters::{
@@ -11,11 +11,11 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     match CounterSnapshot::parse(bytes) {
-        Ok(page) => {
-            let _ = render_text(&page);
-            assert_eq!(CounterSnapshot::parse(page.to_json().as_bytes()), Ok(page));
+        Ok(snapshot) => {
+            let _ = render_text(&snapshot);
+            assert_eq!(CounterSnapshot::parse(snapshot.to_json().as_bytes()), Ok(snapshot));
         }
-        Err(refusal) => assert!(!refusal.contains('\n'), "{refusal}"),
+        Err(error) => assert!(!error.contains('\n'), "{error}"),
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(query) = CounterQuery::parse(text) {

@@ -1,5 +1,5 @@
-//! Any text as a test file, and any bytes as a report: reading them never panics, an error
-//! of a file is one line, and a report that is read is the same when it is written again.
+//! Arbitrary text as a test file, and arbitrary bytes as a report: parsing never panics, an error
+//! of a file is one line, and a parsed report is unchanged when written.
 #![no_main]
 
 use horolog_cycle::application::ApplicationTestPlan;
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         report.write(&mut again);
         assert_eq!(again, bytes);
     }
-    // No checksum of random bytes is right, so one that is goes the same way.
+    // Random bytes have no valid checksum, so this report gets one and is parsed.
     if bytes.len() >= HEADER_LEN {
         let report =
             SimulatedReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
@@ -27,6 +27,6 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(plan.period_count() > 0);
             assert_eq!(plan.clone().with_nodes(plan.nodes), Ok(plan));
         }
-        Err(fault) => assert!(!fault.to_string().contains('\n'), "{fault}"),
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
     }
 });

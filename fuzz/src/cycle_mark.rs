@@ -1,5 +1,5 @@
-//! Any bytes as a mark of a task's program, and as a command to it: reading them never panics, and
-//! what was read is the same when it is written and read again.
+//! Arbitrary bytes as a mark of a task's program, and as a command to it: parsing never panics, and
+//! a parsed mark or command is unchanged after it was written and parsed again.
 #![no_main]
 
 use horolog_cycle::mark::{ProgramCommand, ProgramMark};

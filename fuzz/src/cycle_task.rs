@@ -1,6 +1,6 @@
-//! Any text as a task file: reading it never panics, an error is one line, tasks that
-//! were read are the same when they are made again, and have bounds: the safe one is the sum of
-//! its terms and no shorter than the one as published.
+//! Arbitrary text as a task file: parsing never panics, an error is one line, a parsed set is
+//! unchanged when made again from its tasks, and its response times have bounds: the safe one is
+//! the sum of its terms and no shorter than the one as published.
 #![no_main]
 
 use horolog_cycle::predict::{HostCosts, PredictedHostConfig, predict};
@@ -26,8 +26,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let set = match TaskSet::parse(text) {
         Ok(set) => set,
-        Err(fault) => {
-            assert!(!fault.to_string().contains('\n'), "{fault}");
+        Err(error) => {
+            assert!(!error.to_string().contains('\n'), "{error}");
             return;
         }
     };
@@ -40,8 +40,8 @@ fuzz_target!(|bytes: &[u8]| {
         cost(Kind::Message, 60_000, None, Some(1_448)),
     ]);
     for (nodes, cores) in [(1, 1), (3, 2)] {
-        let machine = PredictedHostConfig { nodes, cores, real_time_share: None };
-        let prediction = match predict(&set, &costs, machine) {
+        let host = PredictedHostConfig { nodes, cores, real_time_share: None };
+        let prediction = match predict(&set, &costs, host) {
             Ok(prediction) => prediction,
             Err(error) => {
                 assert!(!error.to_string().contains('\n'), "{error}");
@@ -53,8 +53,8 @@ fuzz_target!(|bytes: &[u8]| {
             let Some(safe) = task.safe.filter(|safe| safe.rounds > 0) else { continue };
             let sum: u64 = safe.terms.iter().map(|term| term.ns).sum();
             assert_eq!(safe.response_ns, sum);
-            let printed = task.as_published.expect("it ends where the safe bound does");
-            assert!(printed.response_ns <= safe.response_ns);
+            let published = task.as_published.expect("a safe bound has a published one");
+            assert!(published.response_ns <= safe.response_ns);
         }
     }
 });

@@ -1,5 +1,6 @@
-//! Any bytes as an answer to a request for a page, and any text as the place of one: read or
-//! refused without a panic, never longer than was allowed, and a place that is read stays the same.
+//! Arbitrary bytes as an HTTP response, and arbitrary text as a URL: parsing never panics, a body
+//! is no longer than the limit, and a parsed URL is unchanged after it was written and parsed
+//! again.
 #![no_main]
 
 use horolog_http::{ReceivedHttpResponse, Url};

@@ -1,6 +1,6 @@
-//! Any bytes as messages of NTS key establishment, and as a certificate whose dates are looked for.
-//! Reading them never panics; what was understood is written to a message that is understood alike;
-//! and a request is agreed upon only with what it offers.
+//! Arbitrary bytes as NTS-KE messages, and as a certificate with validity dates. Parsing never
+//! panics; a parsed message is unchanged after it was written and parsed again; and negotiation
+//! selects only algorithms that the request offers.
 #![no_main]
 
 use horolog_ke::message::{NtsKeRequest, NtsKeResponse};
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         request(&bytes[..length]);
         response(&bytes[..length]);
     }
-    // What is no message as a whole must not be taken for one.
+    // Bytes that are not exactly one message must not be parsed as one.
     if message_len(bytes) != Some(bytes.len()) {
         assert!(NtsKeRequest::parse(bytes).is_err() && NtsKeResponse::parse(bytes).is_err());
     }

@@ -1,5 +1,5 @@
-//! Fixtures of several fuzz targets: the time server, the instants of its requests, and the keys of
-//! NTS. All are fixed, so that an input does the same whenever it is run.
+//! Fixtures of several fuzz targets: the time server, the timestamps of its requests, and the NTS
+//! keys. All are constant, so that an input has the same effect in every run.
 
 mod nts;
 
@@ -12,10 +12,10 @@ use horolog_wire::ntp::LeapIndicator;
 /// Receive timestamp of the request (T2).
 pub const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
 
-/// When the reply leaves (T3).
+/// Transmit timestamp of the reply (T3).
 pub const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1235);
 
-/// The clock page of a synchronised server of stratum 1.
+/// Returns the clock page of a synchronised server of stratum 1.
 #[must_use]
 pub fn page() -> ClockPage {
     ClockPage {

@@ -1,8 +1,8 @@
-//! Any bytes as messages from the target of a load on a PTP master. Counting them never panics, and
-//! whatever comes, no request is received twice or without all that it is owed.
+//! Arbitrary bytes as messages from the PTP master that is the target of a load. Counting never
+//! panics, and no request counts as received twice or without all the messages of its answer.
 //!
-//! An input is a byte that selects the kind of request, and messages: the request that a message
-//! answers, the fields that are repaired in it, its length and its bytes.
+//! An input is a byte that selects the kind of request, and messages: each has the number of the
+//! request that it answers, the fields to repair, its length and its bytes.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,9 +27,9 @@ const REQUESTS: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&selector, mut rest)) = bytes.split_first() else { return };
-    let mut account =
+    let mut tracker =
         RequestTracker::open(&plan(selector), LaneCarryOver::default()).expect("few requests");
-    let requests: Vec<_> = (0..REQUESTS).map(|number| next_request(&mut account, number)).collect();
+    let requests: Vec<_> = (0..REQUESTS).map(|number| next_request(&mut tracker, number)).collect();
     while let Some((&[which, repairs, length], more)) = rest.split_first_chunk() {
         let (message, more) = more.split_at(more.len().min(length.into()));
         rest = more;
@@ -37,11 +37,11 @@ fuzz_target!(|bytes: &[u8]| {
         let mut message = message.to_vec();
         repair(&mut message, request, repairs);
         let at = START + Span::from_ms(i64::from(which));
-        account.receive(&message, Some(*client), at, at, ReceiveTimestamps::default());
+        tracker.receive(&message, Some(*client), at, at, ReceiveTimestamps::default());
     }
-    let (interval_counts, _) = account.close(REQUESTS as u64);
+    let (interval_counts, _) = tracker.close(REQUESTS as u64);
     let counts = TrialCounts::sum_intervals(&interval_counts);
-    let parts = counts.ptp.expect("PTP was asked for");
+    let parts = counts.ptp.expect("a PTP load has PTP counts");
     assert!(counts.received <= parts.delay + parts.grant + parts.denial);
     assert!(parts.delay + parts.grant + parts.denial <= counts.sent);
     assert!(parts.sync_follow_up <= counts.sent);
@@ -56,7 +56,7 @@ fn plan(selector: u8) -> TrackerConfig {
         0 => PtpRequestKind::Delay,
         1 => PtpRequestKind::Nsm,
         _ => PtpRequestKind::Unicast(UnicastRequestParameters {
-            messages: UnicastMessageTypes::new(&[MessageType::Sync]).expect("one that is sent"),
+            messages: UnicastMessageTypes::new(&[MessageType::Sync]).expect("a known type"),
             log_interval: 0,
             duration_s: 10,
         }),
@@ -87,16 +87,17 @@ fn plan(selector: u8) -> TrackerConfig {
 }
 
 /// Sends a request, and returns its client and its bytes.
-fn next_request(account: &mut RequestTracker, number: usize) -> (u32, Vec<u8>) {
+fn next_request(tracker: &mut RequestTracker, number: usize) -> (u32, Vec<u8>) {
     let intended = START + Span::from_ns(number as i64);
-    let next = account.next(intended);
-    let request = account.payload(&next).expect("a payload of its own").to_vec();
-    account.register();
-    account.count_sent(intended, intended, false);
+    let next = tracker.next(intended);
+    let request = tracker.payload(&next).expect("a request has a payload").to_vec();
+    tracker.register();
+    tracker.count_sent(intended, intended, false);
     (next.client, request)
 }
 
-/// Chance does not find tokens, nor lengths: sets those of a request.
+/// Sets the length, the sequence number and the requesting port of a message to those of the
+/// request, except where a bit of `repairs` is 1: random bytes practically never contain them.
 fn repair(message: &mut [u8], request: &[u8], repairs: u8) {
     let length = (message.len() as u16).to_be_bytes();
     let number = SEQUENCE_ID_OFFSET..SEQUENCE_ID_OFFSET + 2;

@@ -1,4 +1,4 @@
-//! Any bytes as a datagram from the target of a load run. Judging it never panics, and an
+//! Arbitrary bytes as a datagram from the target of a load run. Verification never panics, and an
 //! accepted datagram is a reply to a request that was sent.
 //!
 //! An input is the age of the run in nanoseconds (8 bytes) and the datagram.
@@ -13,11 +13,11 @@ use libfuzzer_sys::fuzz_target;
 
 const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000_000);
 const TOKEN: RequestTokenCodec = RequestTokenCodec::new(0xdead_beef_1234_5678, START);
-/// The longest run, in nanoseconds: 18 minutes, many times the reach of a token.
+/// Age of the longest run, in nanoseconds: about 18 minutes, 16 times the range of a token.
 const AGE_MAX: u64 = 1 << (TIME_BITS + 4);
-/// Requests are this far apart, in nanoseconds.
+/// Interval of the requests, in nanoseconds.
 const INTERVAL: i64 = 1_000;
-/// Where the origin timestamp stands in a header (RFC 5905, figure 8).
+/// Offset of the origin timestamp in a header (RFC 5905, figure 8).
 const ORIGIN: std::ops::Range<usize> = 24..32;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -26,29 +26,30 @@ fuzz_target!(|bytes: &[u8]| {
     let now = START + Span::from_ns(age);
     check(datagram, now, verify(datagram, now, true));
 
-    // Chance does not find tokens: the same datagram as an answer to the latest question.
-    let mut answer = datagram.to_vec();
+    // Random bytes practically never contain a token: makes the datagram a reply to the latest
+    // request.
+    let mut reply = datagram.to_vec();
     let latest = request_id(age / INTERVAL);
     let transmit = TOKEN.encode(latest);
     for (token, is_interleaved) in
         [(transmit, false), (RequestTokenCodec::interleaved_receive(transmit), true)]
     {
-        let Some(origin) = answer.get_mut(ORIGIN) else { return };
+        let Some(origin) = reply.get_mut(ORIGIN) else { return };
         origin.copy_from_slice(&token.to_be_bytes());
-        let verdict = verify(&answer, now, true);
-        check(&answer, now, verdict);
+        let verdict = verify(&reply, now, true);
+        check(&reply, now, verdict);
         assert!(!matches!(verdict, Err(InvalidReplyReason::Origin | InvalidReplyReason::Client)));
-        if let Ok(reply) = verdict {
-            assert_eq!(reply.request, latest);
-            assert_eq!(reply.mode == ReplyMode::Interleaved, is_interleaved);
+        if let Ok(verified) = verdict {
+            assert_eq!(verified.request, latest);
+            assert_eq!(verified.mode == ReplyMode::Interleaved, is_interleaved);
         }
-        // Who did not ask in interleaved mode takes no such answer.
-        let basic = verify(&answer, now, false);
+        // A client in basic mode must reject an interleaved reply.
+        let basic = verify(&reply, now, false);
         assert!(if is_interleaved { basic.is_err() } else { basic == verdict });
     }
 });
 
-/// The `n`-th question of the run.
+/// Returns the `n`-th request of the run.
 fn request_id(n: i64) -> RequestId {
     let sequence = (n.cast_unsigned() % (1 << SEQUENCE_BITS)) as u32;
     RequestId { intended: START + Span::from_ns(n * INTERVAL), sequence }
@@ -80,7 +81,7 @@ fn check(
     assert_eq!(datagram.len(), HEADER_LEN);
     assert_eq!((datagram[0] >> 3 & 7, datagram[0] & 7), (4, 4), "version and mode");
     let is_unsynchronised = datagram[0] >> 6 == 3 || matches!(datagram[1], 0 | 16);
-    assert!(is_unsynchronised || datagram[1] < 16, "a reserved stratum");
+    assert!(is_unsynchronised || datagram[1] < 16, "reserved stratum");
     assert_eq!(is_unsynchronised, reply.unsynchronised);
     assert!(is_unsynchronised || datagram[40..48] != [0; 8], "no transmit timestamp");
 
@@ -93,6 +94,6 @@ fn check(
         }
         ReplyMode::Interleaved => RequestTokenCodec::interleaved_receive(transmit),
     };
-    assert_eq!(datagram[ORIGIN], token.to_be_bytes(), "no token of ours");
-    assert!(was_sent(reply.request) && reply.request.intended <= now, "never sent");
+    assert_eq!(datagram[ORIGIN], token.to_be_bytes(), "token of no request");
+    assert!(was_sent(reply.request) && reply.request.intended <= now, "request never sent");
 }

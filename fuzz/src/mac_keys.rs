@@ -1,6 +1,6 @@
-//! Any bytes as a file of symmetric keys. Reading it never panics; each key that it gives appends a
-//! MAC that verifies, whole and truncated, and no longer once a byte of the packet has changed. The
-//! notice of the other lines is one line.
+//! Arbitrary bytes as a file of symmetric keys. Parsing never panics; each parsed key appends a MAC
+//! that verifies, whole and truncated, but not after a byte of the packet has changed. The notice
+//! on unused lines is one line.
 #![no_main]
 
 use horolog_nts::mac::{KeyFile, MAC_LEN_MAX};
@@ -25,5 +25,5 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(keys.verify(&packet[..len]).is_err());
         }
     }
-    assert!(checked >= keys.len(), "a key that no line gives");
+    assert!(checked >= keys.len(), "a key without a line in the file");
 });

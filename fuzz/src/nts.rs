@@ -1,4 +1,4 @@
-//! A server's cookie keys and a client's session for the NTS targets. Not secret, always the same.
+//! Cookie keys of a server and session of a client for the NTS targets; constant and not secret.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,16 +12,16 @@ static COOKIE_KEYS: LazyLock<CookieKeys> = LazyLock::new(|| {
     CookieKeys::new(&secret, Duration::from_hours(24), 1, now)
 });
 
-/// The server's keys.
+/// Returns the server's cookie keys.
 #[must_use]
 pub fn cookie_keys() -> &'static CookieKeys {
     &COOKIE_KEYS
 }
 
-/// A session of one algorithm or the other, by the lowest bit of `kind`.
+/// Returns a session whose algorithm the lowest bit of `kind` selects.
 ///
 /// # Panics
-/// Never: the keys have the length that the algorithm takes.
+/// Never: the keys have the length of the algorithm.
 #[must_use]
 pub fn session(kind: u8) -> SessionKeys {
     let algorithm = AeadAlgorithm::ALL[usize::from(kind & 1)];
@@ -29,7 +29,7 @@ pub fn session(kind: u8) -> SessionKeys {
     SessionKeys::new(algorithm, &[kind; 32][..len], &[!kind; 32][..len]).expect("lengths fit")
 }
 
-/// A cookie that holds `session`.
+/// Returns a cookie with the keys of `session`.
 #[must_use]
 pub fn cookie(session: &SessionKeys) -> Vec<u8> {
     let mut cookie = vec![0; COOKIE_LEN_MAX];

@@ -1,5 +1,5 @@
-//! Any text as an imported session. Reading it never panics, and an accepted one has a cookie and
-//! keys of the only valid length.
+//! Arbitrary text as an imported session. Parsing never panics, and a parsed session has a cookie
+//! and keys of the only valid length.
 #![no_main]
 
 use horolog_nts::ImportedSession;

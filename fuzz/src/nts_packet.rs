@@ -1,9 +1,9 @@
-//! Any bytes as an NTS request to a server, and genuine requests with one byte changed. Opening
-//! never panics; a genuine request opens and a changed one does not; no reply and no kiss is longer
-//! than its request.
+//! Arbitrary bytes as an NTS request to a server, and genuine requests with one byte changed.
+//! Opening never panics; a genuine request is authentic and a changed one is not; no reply and no
+//! kiss is longer than its request.
 //!
-//! An input is a byte for the algorithm and the number of placeholders, where and by what the
-//! genuine request is changed (two bytes and one, 0 for not at all), and a packet.
+//! An input is a byte for the algorithm and the number of placeholders, the position (two bytes)
+//! and the change of a byte of the genuine request (one byte, 0 for no change), and a packet.
 #![no_main]
 
 use horolog_nts::{
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     request[at] ^= change;
     match open_request(keys, &request) {
         Ok(opened) => {
-            assert_eq!(change, 0, "changed at {at}, and still authentic");
+            assert_eq!(change, 0, "authentic despite a change at byte {at}");
             reply(&opened, len);
         }
         Err(refusal) => assert_ne!(change, 0, "{refusal}"),

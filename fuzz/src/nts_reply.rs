@@ -1,8 +1,9 @@
-//! Any bytes as the reply of an NTS server, and genuine replies with one byte changed. Opening
-//! never panics; a genuine reply brings its cookies and a changed one brings none.
+//! Arbitrary bytes as the reply of an NTS server, and genuine replies with one byte changed.
+//! Opening never panics; a genuine reply adds its cookies to the session and a changed one adds
+//! none.
 //!
-//! An input is a byte for the algorithm and the number of placeholders, where and by what the
-//! genuine reply is changed (two bytes and one, 0 for not at all), and a packet.
+//! An input is a byte for the algorithm and the number of stored cookies, the position (two bytes)
+//! and the change of a byte of the genuine reply (one byte, 0 for no change), and a packet.
 #![no_main]
 
 use horolog_nts::{ClientSession, open_request, seal_reply};
@@ -25,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut request = [0; 1400];
     let len = client.seal_request(&HEADER, &UNIQUE_ID, &[b; 16], &mut request);
     let Ok(opened) = open_request(cookie_keys(), &request[..len]) else {
-        panic!("a genuine request does not open")
+        panic!("a genuine request is not authentic")
     };
     let mut reply = [0; 1400];
     let mut random = |bytes: &mut [u8]| bytes.fill(a);
@@ -34,11 +35,11 @@ fuzz_target!(|bytes: &[u8]| {
     reply[at] ^= change;
     match client.open_reply(&reply[..len], &UNIQUE_ID) {
         Ok(cookies) => {
-            assert_eq!(change, 0, "changed at {at}, and still authentic");
+            assert_eq!(change, 0, "authentic despite a change at byte {at}");
             assert_eq!((cookies, client.cookie_count()), (9 - stored, 8));
         }
-        Err(fault) => {
-            assert_ne!(change, 0, "{fault}");
+        Err(error) => {
+            assert_ne!(change, 0, "{error}");
             assert_eq!(client.cookie_count(), stored - 1);
         }
     }

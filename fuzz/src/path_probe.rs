@@ -1,6 +1,6 @@
-//! Any bytes as a datagram of a path's measurement, at both ends. Reading them never panics; what
-//! was read is written as it was; the far end replies within the header alone, and only to senders
-//! of a hello or of a session.
+//! Arbitrary bytes as a datagram of a path measurement, at both ends. Parsing never panics; a
+//! parsed header is unchanged when written; the far end changes only the header, and replies only
+//! to a hello or within a session.
 #![no_main]
 
 use horolog_probe::path::serve::udp::{UdpArrival, UdpReflector, UdpVerdict};
@@ -33,16 +33,16 @@ fuzz_target!(|bytes: &[u8]| {
         received_ns: 5,
         traffic_class: 0xb8,
     };
-    let mut answer = bytes.to_vec();
-    match far.handle(&mut answer, &arrival) {
+    let mut reply = bytes.to_vec();
+    match far.handle(&mut reply, &arrival) {
         UdpVerdict::Reply(kind, _) => {
             assert_eq!(
                 kind,
                 PathDatagramKind::Welcome,
-                "who has no session is welcomed or not answered"
+                "without a session only a hello is answered"
             );
-            assert_eq!(answer[HEADER_LEN..], bytes[HEADER_LEN..]);
+            assert_eq!(reply[HEADER_LEN..], bytes[HEADER_LEN..]);
         }
-        UdpVerdict::Drop(_) => assert_eq!(answer, bytes),
+        UdpVerdict::Drop(_) => assert_eq!(reply, bytes),
     }
 });

@@ -1,5 +1,5 @@
-//! Any bytes as a message of the path protocol, as facts, and as a frame that was captured: each is
-//! read without a panic, and what is read is written again to the same bytes.
+//! Arbitrary bytes as a message of the path protocol, as facts, and as a captured frame: parsing
+//! never panics, and a parsed message is unchanged when written.
 #![no_main]
 
 use horolog_probe::path::stall::TcpSegment;

@@ -1,7 +1,7 @@
-//! Any bytes as replies to the requests of a query. Judging them never panics, what is accepted is
-//! a reply to the request that is open, and what it is measured to be follows from its timestamps.
+//! Arbitrary bytes as replies to the requests of a query. Classification never panics, an accepted
+//! datagram is a reply to the pending request, and its offset and delay follow from its timestamps.
 //!
-//! An input is a datagram; it is judged as it is, and as an answer to requests in either mode.
+//! An input is a datagram, which is classified unchanged and as a reply to requests in either mode.
 #![no_main]
 
 use horolog_probe::query::{
@@ -11,7 +11,7 @@ use horolog_time::{NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header, ReplyStatus};
 use libfuzzer_sys::fuzz_target;
 
-/// Where the origin timestamp stands in a header (RFC 5905, figure 8).
+/// Offset of the origin timestamp in a header (RFC 5905, figure 8).
 const ORIGIN: std::ops::Range<usize> = 24..32;
 const NOW_NS: i64 = 1_700_000_000_000_000_000;
 
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
             let timestamp = |ns| PacketTimestamp::user(Timestamp::from_ns(NOW_NS + ns));
             let done = client.accept_reply(&reply, timestamp(0), timestamp(50_000));
             if let Some(exchange) = done {
-                assert_eq!(exchange.slot + 1, slot, "it completes the one before");
+                assert_eq!(exchange.slot + 1, slot, "it completes the previous exchange");
             }
             assert_eq!(client.classify(&answer), DatagramClass::Duplicate);
         }
@@ -51,7 +51,7 @@ fn check(client: &NtpClient, request: &Header, bytes: &[u8]) {
         Some(ReplyStatus::Synchronised) => assert!((1..16).contains(&reply.header.stratum)),
         Some(ReplyStatus::Unsynchronised) if !reply.has_server_timestamps() => return,
         Some(ReplyStatus::Unsynchronised) => {}
-        other => panic!("{other:?} is no reply"),
+        other => panic!("{other:?} is not the status of a reply"),
     }
     assert_ne!(reply.header.transmit, NtpTimestamp::UNKNOWN);
     let now = Timestamp::from_ns(NOW_NS);

@@ -1,5 +1,5 @@
-//! Any bytes as a result file. Reading it never panics; what can be read is the same when it was
-//! written and read again, and every renderer takes it.
+//! Arbitrary bytes as a result file. Parsing never panics; a parsed result is unchanged after it
+//! was written and parsed again, and every renderer accepts it.
 #![no_main]
 
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Everything, as in a file, and as little as is ever shown, in colour.
+/// Styles of unlimited width without colour, as in a file, and of the smallest width in colour.
 const STYLES: [TableStyle; 2] =
     [TableStyle { colour: false, width: usize::MAX }, TableStyle { colour: true, width: 0 }];
 
@@ -34,12 +34,12 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(STYLES.iter().all(|style| !result.text(style).contains("NaN")));
     }
     if let Ok(result) = serde_json::from_slice::<Value>(bytes) {
-        of_any_kind(result);
+        render_as_every_kind(result);
     }
 });
 
-/// As what each kind of result would be, where it can be that; and what is done with any.
-fn of_any_kind(mut result: Value) {
+/// Renders `result` as each kind of result, and compares it with itself.
+fn render_as_every_kind(mut result: Value) {
     for kind in result_kinds() {
         if let Some(fields) = result.as_object_mut() {
             fields.insert("schema".to_owned(), Value::from(kind));
@@ -53,13 +53,13 @@ fn of_any_kind(mut result: Value) {
     }
     let compared = ResultComparison::compare(&[&result], &[&result], 0.1);
     let changed = compared.metrics.iter().find(|metric| metric.verdict == CompareVerdict::Worse);
-    assert_eq!(changed, None, "a result is no worse than itself");
+    assert_eq!(changed, None, "a result compared with itself is worse");
     assert!(csv::figures(1, "a", "b", &result).lines().all(|line| line.starts_with("1,a,")));
 }
 
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
     let result: T = serde_json::from_slice(bytes).ok()?;
-    let again: T = serde_json::from_str(&to_json(&result)).expect("what is written can be read");
+    let again: T = serde_json::from_str(&to_json(&result)).expect("a written result is readable");
     assert_eq!(again, result);
     Some(result)
 }
@@ -75,7 +75,7 @@ fn load(result: &LoadResult) {
     page(&result.page());
 }
 
-/// A page that is whole, and runs no script but the ones that every page has.
+/// Checks that a page is complete and its script elements are closed.
 fn page(html: &str) {
     assert!(html.trim_end().ends_with("</html>"));
     assert_eq!(html.matches("<script").count(), html.matches("</script").count());

@@ -1,6 +1,6 @@
-//! Any bytes as a request to a relay: reading it never panics, a refusal is one line, what was read
-//! is the same when it was written and read again, and a change of a table makes one that can be or
-//! is refused in a line.
+//! Arbitrary bytes as a request to a relay: parsing never panics, an error is one line, a parsed
+//! request is unchanged after it was written and parsed again, and an edit of a table yields a
+//! valid table or an error of one line.
 #![no_main]
 
 use horolog_relay::control::ControlRequest;
@@ -16,8 +16,8 @@ fuzz_target!(|bytes: &[u8]| match ControlRequest::parse(bytes) {
         let line = request.to_line();
         assert_eq!(line.matches('\n').count(), 1);
         assert_eq!(ControlRequest::parse(line.as_bytes()), Ok(request.clone()));
-        let mut spec = RoutingTableSpec::parse(TABLE).expect("it is a table");
-        let before = RoutingTable::new(&spec, None).expect("it can be");
+        let mut spec = RoutingTableSpec::parse(TABLE).expect("a table file");
+        let before = RoutingTable::new(&spec, None).expect("a valid table");
         if let Err(error) =
             request.edit(&mut spec).and_then(|()| RoutingTable::new(&spec, Some(&before)).map(drop))
         {

@@ -1,5 +1,5 @@
-//! Any text as a file of delays between pairs: reading it never panics, an error is one line,
-//! and the tree built from it has all nodes within the limit.
+//! Arbitrary text as a file of delays between pairs: parsing never panics, an error is one line,
+//! and the tree built from it has all nodes within the limit of the degree.
 #![no_main]
 
 use horolog_relay::tree::{PairDelays, ProcessingTime, compact_tree};
@@ -22,9 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
                 Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
             }
         }
-        Err(fault) => {
-            assert!((1..=1 + text.matches('\n').count()).contains(&fault.line), "{fault:?}");
-            assert!(!fault.reason.contains('\n'), "{fault:?}");
+        Err(error) => {
+            assert!((1..=1 + text.matches('\n').count()).contains(&error.line), "{error:?}");
+            assert!(!error.reason.contains('\n'), "{error:?}");
         }
     }
 });

@@ -1,5 +1,5 @@
-//! Any text as the table file of a relay: reading it never panics, an error is one line,
-//! and what was read is the same when it was written and read again, also as a table.
+//! Arbitrary text as the table file of a relay: parsing never panics, an error is one line, and a
+//! parsed specification is unchanged after it was written and parsed again, or made into a table.
 #![no_main]
 
 use horolog_relay::{RoutingTable, RoutingTableSpec};
@@ -15,9 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
             }
             Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
         },
-        Err(fault) => {
-            assert!((1..=1 + text.matches('\n').count()).contains(&fault.line), "{fault:?}");
-            assert!(!fault.reason.contains('\n'), "{fault:?}");
+        Err(error) => {
+            assert!((1..=1 + text.matches('\n').count()).contains(&error.line), "{error:?}");
+            assert!(!error.reason.contains('\n'), "{error:?}");
         }
     }
 });

@@ -1,10 +1,10 @@
-//! Any bytes as a datagram from any source. Judging it never panics; a reply is 48 bytes, never
-//! longer than its request, carries the request's transmit timestamp as its origin, or the receive
-//! timestamp when it is an interleaved reply to a request that may be one, goes to one host, and
-//! would not be answered in turn.
+//! Arbitrary bytes as a datagram from any source. The decision never panics; a reply is 48 bytes,
+//! never longer than its request, has the request's transmit timestamp as its origin, or the
+//! receive timestamp if it is an interleaved reply to a request in that mode, goes to a single
+//! host, and would itself get no reply.
 //!
-//! An input is the source (a byte whose lowest bit tells IPv6 from IPv4, 16 bytes of address, two
-//! of port) and the datagram.
+//! An input is the source (a byte whose lowest bit selects IPv6 instead of IPv4, 16 bytes of
+//! address, two bytes of port) and the datagram.
 #![no_main]
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let Some((head, request)) = bytes.split_first_chunk() else { return };
     let source = source(*head);
-    // What is remembered is for any origin whose highest bit is set.
+    // The table knows every origin whose highest bit is set.
     let known = |origin: NtpTimestamp| (origin.to_bits() >> 63 == 1).then_some(TRANSMIT);
     let verdict = decide(request, source, &page(), RECEIVED, known);
     let RequestVerdict::Reply(decided) = verdict else { return };
@@ -26,19 +26,20 @@ fuzz_target!(|bytes: &[u8]| {
 
     let mut reply = [0; HEADER_LEN];
     assert_eq!(header.emit(&mut reply), HEADER_LEN);
-    assert!(reply.len() <= request.len(), "a reply longer than its request");
+    assert!(reply.len() <= request.len(), "the reply is longer than its request");
     let interleaved = decided.kind == ReplyTimestampMode::Interleaved;
     let origin = if interleaved { &request[32..40] } else { &request[40..48] };
-    assert_eq!(&reply[24..32], origin, "the origin is not what the request carried");
+    assert_eq!(&reply[24..32], origin, "the origin is not a timestamp of the request");
     if interleaved {
-        assert!(request[24] >> 7 == 1 && request[31] & 1 == 0, "no receive timestamp of ours");
-        assert_ne!(request[32..40], request[40..48], "basic mode was asked for");
+        assert!(request[24] >> 7 == 1 && request[31] & 1 == 0, "reply to an unknown origin");
+        assert_ne!(request[32..40], request[40..48], "interleaved reply in basic mode");
     }
-    assert!(reply[39] & 1 == 0 && reply[47] & 1 == 1, "even and odd");
+    assert!(reply[39] & 1 == 0 && reply[47] & 1 == 1, "parity of the timestamps");
     assert_eq!(reply[0] & 7, if request[0] & 7 == 1 { 2 } else { 4 }, "mode");
     assert_eq!(reply[0] >> 3 & 7, request[0] >> 3 & 7, "version");
     assert_ne!(source.port(), 0);
-    assert!(!source.ip().is_multicast() && !source.ip().is_unspecified(), "to no single host");
+    assert!(!source.ip().is_multicast(), "reply to a group");
+    assert!(!source.ip().is_unspecified(), "reply to the unspecified address");
     let again = decide(&reply, source, &page(), RECEIVED, known);
     let expected =
         if reply[0] & 7 == 2 { IgnoreReason::ModePassive } else { IgnoreReason::ModeServer };

@@ -1,6 +1,6 @@
-//! Any bytes as a frame for the server. Judging it never panics; a frame that goes back is read
-//! again as a whole reply with right checksums, to the client, not longer than the request, and
-//! is not answered in turn.
+//! Arbitrary bytes as a frame for the server. The decision never panics; a transmitted frame is a
+//! complete reply with valid checksums, to the client, not longer than the request, and would
+//! itself get no reply.
 #![no_main]
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
@@ -17,52 +17,59 @@ use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::Header;
 use libfuzzer_sys::fuzz_target;
 
-/// When frames come, on the monotonic clock.
+/// Receive time of all frames, on the monotonic clock.
 const NOW: Timestamp<Monotonic> = Timestamp::from_ns(100_500_000_000);
 
-/// Where the checksum stands in an IPv4 header (RFC 791, section 3.1).
+/// Offset of the checksum in an IPv4 header (RFC 791, section 3.1).
 const IPV4_CHECKSUM: std::ops::Range<usize> = 10..12;
 
 fuzz_target!(|bytes: &[u8]| {
     check_frame(bytes);
-    // Chance does not find checksums.
+    // Random bytes practically never have a valid checksum.
     let mut frame = bytes.to_vec();
-    if mend(&mut frame).is_some() {
+    if repair_checksum(&mut frame).is_some() {
         check_frame(&frame);
     }
 });
 
 fn check_frame(frame: &[u8]) {
     let FrameVerdict::Transmit(reply) = answer(frame, None) else { return };
-    assert!(reply.len() <= frame.len(), "a reply longer than its request");
-    assert_eq!(answer(&reply, None), FrameVerdict::Pass, "a reply that is answered in turn");
+    assert!(reply.len() <= frame.len(), "the reply is longer than its request");
+    assert_eq!(answer(&reply, None), FrameVerdict::Pass, "a reply is answered");
 
-    let request = UdpFrame::parse(frame).expect("what was answered can be read");
-    let reply = UdpFrame::parse(&reply).expect("a reply can be read");
+    let request = UdpFrame::parse(frame).expect("an answered frame is valid");
+    let reply = UdpFrame::parse(&reply).expect("a reply is valid");
     assert!(reply.has_valid_checksum());
     assert_eq!((reply.options_len, reply.trailer_len), (0, 0));
     assert_eq!((reply.source, reply.destination), (request.destination, request.source));
-    let (there, back) = (request.ethernet, reply.ethernet);
-    assert_eq!((back.source, back.destination), (there.destination, there.source));
-    assert_eq!((back.vlan, back.ether_type), (there.vlan, there.ether_type));
+    let (request_link, reply_link) = (request.ethernet, reply.ethernet);
+    assert_eq!(reply_link.source, request_link.destination);
+    assert_eq!(reply_link.destination, request_link.source);
+    assert_eq!(reply_link.vlan, request_link.vlan);
+    assert_eq!(reply_link.ether_type, request_link.ether_type);
 
     let (header, rest) = Header::parse(reply.payload).expect("a reply has a header");
     let (request_header, _) = Header::parse(request.payload).expect("a request has a header");
     assert!(rest.is_empty());
     assert_eq!(header.receive, RECEIVED);
-    // The table knows every client's reply to itself at `RECEIVED`.
+    // The single slot of the table has a reply at `RECEIVED` for any client.
     let interleaved = may_be_interleaved(&request_header) && request_header.origin == RECEIVED;
     let origin = if interleaved { request_header.receive } else { request_header.transmit };
     assert_eq!((header.origin, header.transmit), (origin, as_transmit(TRANSMIT)));
-    // The longer requests of a client are counted apart. Under one key in 65,536 its two words have
-    // one tag; not under two keys.
+    // Longer requests of a client are counted separately. The tags of both counts are equal under
+    // one key in 65,536, but not under both keys.
     let keys = [AddressHashKey([1, 2]), AddressHashKey([3, 4])];
-    assert!(keys.map(|key| limited(frame, request.source.ip(), key)).contains(&Admission::Admit));
+    let admissions = keys.map(|key| long_request_admission(frame, request.source.ip(), key));
+    assert!(admissions.contains(&Admission::Admit));
 }
 
-/// The second of two requests at once is sent a kiss and the third is dropped. What becomes of a
-/// longer request of the same client then.
-fn limited(frame: &[u8], source: std::net::IpAddr, key: AddressHashKey) -> Admission {
+/// Checks that the second of two simultaneous requests gets a kiss and the third is dropped, and
+/// returns the admission of a longer request of the client after them.
+fn long_request_admission(
+    frame: &[u8],
+    source: std::net::IpAddr,
+    key: AddressHashKey,
+) -> Admission {
     let config = LimitsConfig {
         rate: Some(1.0),
         burst: 1,
@@ -73,7 +80,7 @@ fn limited(frame: &[u8], source: std::net::IpAddr, key: AddressHashKey) -> Admis
     let limiter = Limiter::new(&config, key).expect("a small table");
     assert!(matches!(answer(frame, Some(&limiter)), FrameVerdict::Transmit(_)));
     let FrameVerdict::Transmit(kiss) = answer(frame, Some(&limiter)) else { panic!("no kiss") };
-    let kiss = UdpFrame::parse(&kiss).expect("a kiss can be read");
+    let kiss = UdpFrame::parse(&kiss).expect("a kiss is valid");
     assert!(kiss.has_valid_checksum());
     let (header, _) = Header::parse(kiss.payload).expect("a kiss has a header");
     assert_eq!((header.stratum, &header.reference_id), (0, b"RATE"));
@@ -83,7 +90,7 @@ fn limited(frame: &[u8], source: std::net::IpAddr, key: AddressHashKey) -> Admis
 
 fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
     let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().expect("addresses"));
-    // Whatever the frame is sent to is this host's, but for groups.
+    // Every unicast destination of the frame is an address of this host.
     let link = ethernet::Header::parse(frame).ok().map(|(header, _)| header);
     let station = link.filter(|link| !link.destination.is_group()).map(|link| {
         let vlan = link
@@ -102,8 +109,8 @@ fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
     decide_frame(frame, &server, &arrival)
 }
 
-/// Puts the checksum of an IPv4 header right; `None` where there is none.
-fn mend(frame: &mut [u8]) -> Option<()> {
+/// Sets the checksum of an IPv4 header; returns `None` if the frame has none.
+fn repair_checksum(frame: &mut [u8]) -> Option<()> {
     let (header, _) = ethernet::Header::parse(frame).ok()?;
     let packet = frame.get_mut(header.len()..)?;
     let header_len = usize::from(packet.first()? & 0xf) * 4;

@@ -1,10 +1,10 @@
-//! A port of a PTP grandmaster with any received messages and any times of its timers. It never
-//! panics; its state stays within its bounds; it is no master while its clock is unusable;
-//! what it sends is its own, right in form, and hardly longer than what it answers; and it answers
-//! nothing of its own.
+//! Port of a PTP grandmaster with arbitrary received messages and timer expiries. It never panics;
+//! its state stays within its limits; it is not master while its clock is unusable; the messages it
+//! sends are well-formed, have its own identity and are hardly longer than the requests; and it
+//! does not reply to its own messages.
 //!
-//! An input is a byte of settings and steps. A step has four bytes: what it is, two numbers, and
-//! how many bytes of a message follow.
+//! An input is a byte of settings, and steps. A step has four bytes (kind, two numbers, and length
+//! of the message) and the message.
 #![no_main]
 
 use std::net::Ipv4Addr;
@@ -23,9 +23,9 @@ const OWN: u64 = 0x0200_5eff_fe10_0001;
 const GRANTS_MAX: usize = 6;
 const RATE_MAX: u32 = 50;
 const NOW: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 5);
-/// A `Delay_Resp` is so much longer than its request.
+/// Difference in length between a `Delay_Resp` and its request, in bytes.
 const DELAY_RESP_EXTRA: usize = 10;
-/// Eight grants are so much longer than their requests.
+/// Difference in length between eight grants and their requests, in bytes.
 const GRANTS_EXTRA: usize = 16;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct SentMessages(Vec<(PtpDestination, bool, Vec<u8>)>);
 
 impl Outbox for SentMessages {
     fn send(&mut self, to: PtpDestination, event: bool, with_timestamp: bool, message: &[u8]) {
-        let kind = MessageType::from_bits(message[0]).expect("a type that there is");
+        let kind = MessageType::from_bits(message[0]).expect("a known type");
         assert_eq!(kind.is_event(), event);
         assert!(event || !with_timestamp, "only event messages are timestamped");
         self.0.push((to, with_timestamp, message.to_vec()));
@@ -45,21 +45,21 @@ impl Outbox for SentMessages {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&choices, mut rest)) = bytes.split_first() else { return };
-    let mut world = World::new(choices);
+    let Some((&selector, mut rest)) = bytes.split_first() else { return };
+    let mut fixture = PortFixture::new(selector);
     while let Some((&[step, a, b, length], more)) = rest.split_first_chunk() {
         let (message, more) = more.split_at(more.len().min(length.into()));
         rest = more;
         match step & 3 {
-            0 | 1 => world.receive(message, a, b),
-            2 => world.wait(u16::from_be_bytes([a, b])),
-            _ => world.change_clock(a, b),
+            0 | 1 => fixture.receive(message, a, b),
+            2 => fixture.wait(u16::from_be_bytes([a, b])),
+            _ => fixture.change_clock(a, b),
         }
-        world.check();
+        fixture.check();
     }
 });
 
-struct World {
+struct PortFixture {
     port: ClockPort,
     settings: ClockSettings,
     one_step: bool,
@@ -67,18 +67,18 @@ struct World {
     now: Timestamp<Monotonic>,
 }
 
-impl World {
-    fn new(choices: u8) -> Self {
-        let profile = PtpProfile::ALL[usize::from(choices & 3) % PtpProfile::ALL.len()];
+impl PortFixture {
+    fn new(selector: u8) -> Self {
+        let profile = PtpProfile::ALL[usize::from(selector & 3) % PtpProfile::ALL.len()];
         let transports =
             [PtpPortTransport::Udp4, PtpPortTransport::Udp6, PtpPortTransport::Ethernet];
-        let transport = transports[usize::from(choices >> 2 & 3) % transports.len()];
+        let transport = transports[usize::from(selector >> 2 & 3) % transports.len()];
         let settings = ClockSettings::new(OWN, profile);
-        let one_step = choices & 0x10 != 0;
+        let one_step = selector & 0x10 != 0;
         let port = PortSettings {
             one_step,
-            hybrid: choices & 0x20 != 0,
-            monitor: choices & 0x40 != 0,
+            hybrid: selector & 0x20 != 0,
+            monitor: selector & 0x40 != 0,
             unicast: UnicastGrantLimits {
                 grants_max: GRANTS_MAX,
                 rate_max: RATE_MAX,
@@ -89,7 +89,7 @@ impl World {
             ..profile.port(1, transport, MacAddress([2, 0, 0, 0, 0, 1]))
         };
         let clock = PtpClockProperties {
-            usable: choices & 0x80 == 0,
+            usable: selector & 0x80 == 0,
             clock_class: 6,
             accuracy: 0x21,
             variance: 0x4e5d,
@@ -101,10 +101,12 @@ impl World {
         Self { port: ClockPort::new(settings.clone(), port, now), settings, one_step, clock, now }
     }
 
-    /// Chance finds no lengths, domains nor targets: bits of `ways` that are 0 make them right.
-    fn receive(&mut self, message: &[u8], ways: u8, client: u8) {
+    /// Receives a message whose length, domain and target are repaired, except where bits 0 and 1
+    /// of `repairs` are 1: random bytes practically never contain valid ones. The other bits select
+    /// properties of the packet.
+    fn receive(&mut self, message: &[u8], repairs: u8, client: u8) {
         let mut bytes = message.to_vec();
-        if ways & 1 == 0 && bytes.len() >= 6 {
+        if repairs & 1 == 0 && bytes.len() >= 6 {
             bytes[0] &= 0xf;
             bytes[1] = bytes[1] & 0xf0 | 2;
             let length = (bytes.len() as u16).to_be_bytes();
@@ -112,29 +114,29 @@ impl World {
             bytes[4..6].copy_from_slice(&[self.settings.domain, 0]);
         }
         let kind = bytes.first().map_or(0xf, |first| first & 0xf);
-        if ways & 2 == 0 && kind >= 0xc && bytes.len() >= 44 {
+        if repairs & 2 == 0 && kind >= 0xc && bytes.len() >= 44 {
             bytes[34..44].fill(0xff);
         }
         let arrival = ReceivedPtpMessage {
             bytes: &bytes,
             from: address(client),
-            from_port: ways.into(),
-            group: ways & 8 != 0,
-            event: (kind < 8) != (ways & 4 != 0),
+            from_port: repairs.into(),
+            group: repairs & 8 != 0,
+            event: (kind < 8) != (repairs & 4 != 0),
             received: NOW,
-            on_link: ways & 0x10 != 0,
-            admitted: ways & 0x20 != 0,
+            on_link: repairs & 0x10 != 0,
+            admitted: repairs & 0x20 != 0,
         };
-        let was = self.port.state();
+        let state_before = self.port.state();
         let mut out = SentMessages::default();
         self.port.receive(&arrival, &self.clock, self.now, &mut out);
         self.check_sent(&out);
         if kind == MessageType::Announce as u8 {
-            // It may make the port passive, which ends all grants.
+            // An Announce may make the port passive, which ends all grants.
             assert!(out.0.len() <= GRANTS_MAX);
             return;
         }
-        assert_eq!(self.port.state(), was, "an Announce alone changes the state");
+        assert_eq!(self.port.state(), state_before, "only an Announce may change the state");
         assert!(out.0.len() <= 2);
         if arrival.on_link || arrival.admitted {
             return;
@@ -165,7 +167,7 @@ impl World {
         self.port.process_due(&self.clock, self.now, &mut out);
         self.check_sent(&out);
         assert!(out.0.len() <= 2 + GRANTS_MAX);
-        assert!(self.port.next_due() > self.now, "what is due was done");
+        assert!(self.port.next_due() > self.now, "all due events are processed");
         assert!(self.clock.usable || self.port.state() != PortState::Master);
         for (to, with_timestamp, message) in &out.0 {
             let mut follow_up = SentMessages::default();
@@ -192,9 +194,9 @@ impl World {
             assert!(trailer.is_empty() && message.tlvs().all(|tlv| tlv.is_ok()));
             assert_eq!((message.header.source.clock, message.header.source.port), (OWN, 1));
             assert_eq!(message.header.domain, self.settings.domain);
-            let talks = [MessageType::Signaling, MessageType::Management];
-            let kind = message.kind().expect("a type that there is");
-            assert!(self.clock.usable || talks.contains(&kind), "{kind:?} of an unusable clock");
+            let untimed = [MessageType::Signaling, MessageType::Management];
+            let kind = message.kind().expect("a known type");
+            assert!(self.clock.usable || untimed.contains(&kind), "{kind:?} of an unusable clock");
             let arrival = ReceivedPtpMessage {
                 bytes,
                 from: address(1),
@@ -208,7 +210,7 @@ impl World {
             let mut port = self.port.clone();
             let mut again = SentMessages::default();
             port.receive(&arrival, &self.clock, self.now, &mut again);
-            assert!(again.0.is_empty(), "it answers itself");
+            assert!(again.0.is_empty(), "the port replies to its own message");
         }
     }
 }

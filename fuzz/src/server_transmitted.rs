@@ -1,5 +1,5 @@
-//! Any bytes as a transmitted reply that the kernel returns with its transmit timestamp: reading it
-//! never panics, and what is read agrees with the reply in the frame.
+//! Arbitrary bytes as a transmitted reply that the kernel returns with its transmit timestamp:
+//! parsing never panics, and the result agrees with the reply in the frame.
 #![no_main]
 
 use horolog_wire::frame::UdpFrame;
@@ -14,7 +14,7 @@ use transmitted_reply::TransmittedReplyKey;
 fuzz_target!(|bytes: &[u8]| {
     let Some(reply) = TransmittedReplyKey::parse(bytes) else { return };
     if let Ok(frame) = UdpFrame::parse(bytes) {
-        let (header, _) = Header::parse(frame.payload).expect("it was read");
+        let (header, _) = Header::parse(frame.payload).expect("a transmitted reply has a header");
         assert_eq!(header.mode, AssociationMode::Server);
         assert_eq!((frame.destination.ip(), header.receive), (reply.client, reply.receive));
     }

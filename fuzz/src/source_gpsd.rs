@@ -1,12 +1,12 @@
-//! Any bytes as a line of gpsd. Reading it never panics, a sample's instants keep within what a
-//! line can say, and a leap second is to come and within what a week of eight bits can name.
+//! Arbitrary bytes as a line of gpsd. Parsing never panics, the times of a sample do not overflow,
+//! and a leap second is in the future and within the range of an eight-bit week number.
 #![no_main]
 
 use horolog_source::{GpsdLine, NextLeap, ReceiverLeapReport};
 use horolog_time::Timestamp;
 use libfuzzer_sys::fuzz_target;
 
-/// 2026-11-22.
+/// 2026-11-22, the time at which the lines are received.
 const NOW: Timestamp<horolog_time::Utc> = Timestamp::from_ns(1_795_305_600_000_000_000);
 
 fuzz_target!(|bytes: &[u8]| {

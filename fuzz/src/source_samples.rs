@@ -1,6 +1,6 @@
-//! Any bytes as a sample of shared memory, as a datagram of a sample socket and as the text of a
-//! source, a pulse and a receiver. Reading them never panics; a datagram written again is read as
-//! the same.
+//! Arbitrary bytes as a sample of shared memory, as a datagram of a sample socket and as the text
+//! of a source, a pulse and a receiver. Parsing never panics; a parsed datagram is unchanged after
+//! it was written and parsed again.
 #![no_main]
 
 use horolog_source::{PulseSpec, SentenceInput, SockSample, SourceSpec, parse_segment};
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = (sample.true_time - sample.system).as_seconds();
     }
     if let Some(sample) = SockSample::parse(bytes) {
-        let again = SockSample::parse(&sample.emit()).expect("what was written is read");
+        let again = SockSample::parse(&sample.emit()).expect("a written sample is readable");
         assert_eq!((again.pulse, again.leap), (sample.pulse, sample.leap));
     }
     if let Ok(text) = std::str::from_utf8(bytes) {

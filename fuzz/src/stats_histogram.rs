@@ -1,9 +1,9 @@
-//! Any text as a histogram. Reading it never panics and never takes more memory than a histogram
-//! needs, and what can be read has the same counts when it was written and read again.
+//! Arbitrary text as a histogram. Decoding never panics and never uses more memory than a histogram
+//! needs, and a decoded histogram has the same counts after it was encoded and decoded again.
 //!
-//! The text is base64 of a compressed stream, which chance does not find its way into. So the first
-//! byte of an input says what the rest of it is: the text (`t`), the stream before it is compressed
-//! (`s`) or the counts in such a stream (`c`).
+//! The text is base64 of a compressed stream, which random bytes practically never form. So the
+//! first byte of an input selects the form of the rest: the text (`t`), the stream before
+//! compression (`s`) or the counts in such a stream (`c`).
 #![no_main]
 
 use std::alloc::System;
@@ -17,15 +17,16 @@ use horolog_stats::Histogram;
 use horolog_stats::buckets::MAX_VALUE;
 use libfuzzer_sys::fuzz_target;
 
-/// Knows the most that was ever taken at a time.
+/// Allocator that records the peak of allocated memory.
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Enough to unpack and read any text and, most of it, to put one together here.
+/// Maximum memory in bytes; enough to decode any text and, for most of it, to build a text here.
 const MEMORY_MAX: usize = 1 << 20;
 
-/// The cookies of the format's V2, compressed and not.
+/// Cookie of a compressed histogram, version 2 of the format.
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
+/// Cookie of an uncompressed histogram, version 2 of the format.
 const COOKIE: u32 = 0x1c84_9313;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -48,17 +49,17 @@ fn check(text: &str) {
 
     let summary = histogram.summary();
     assert_eq!(summary.is_none(), histogram.is_empty());
-    if let Some(figures) = summary {
-        let rising = [figures.min, figures.p50, figures.p90, figures.p99, figures.p99_9];
-        assert!(rising.is_sorted() && figures.p99_9 <= figures.p99_99);
-        assert!(figures.p99_99 <= figures.max && figures.max <= MAX_VALUE);
-        assert!(figures.mean.is_finite() && figures.stddev.is_finite());
+    if let Some(summary) = summary {
+        let percentiles = [summary.min, summary.p50, summary.p90, summary.p99, summary.p99_9];
+        assert!(percentiles.is_sorted() && summary.p99_9 <= summary.p99_99);
+        assert!(summary.p99_99 <= summary.max && summary.max <= MAX_VALUE);
+        assert!(summary.mean.is_finite() && summary.stddev.is_finite());
     }
-    let again = Histogram::decode(&histogram.encode()).expect("what is written can be read");
+    let again = Histogram::decode(&histogram.encode()).expect("an encoded histogram is readable");
     assert_eq!(again, histogram);
 }
 
-/// The text form of a stream. The compressor's store level keeps what it is given as it is.
+/// Returns the text form of a stream, stored uncompressed in the zlib format.
 fn text(stream: &[u8]) -> String {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::none());
     let compressed = encoder.write_all(stream).and_then(|()| encoder.finish());
@@ -68,7 +69,7 @@ fn text(stream: &[u8]) -> String {
     STANDARD.encode([&head.concat(), compressed.as_slice()].concat())
 }
 
-/// The stream that holds these counts in the one layout that is read.
+/// Returns the stream of the given counts in the only supported layout.
 fn stream(counts: &[u8]) -> Vec<u8> {
     let head = [COOKIE, counts.len() as u32, 0, 2].map(u32::to_be_bytes);
     let layout = [1, MAX_VALUE, 1.0_f64.to_bits()].map(u64::to_be_bytes);

@@ -1,5 +1,5 @@
-//! Any text as a configuration file: reading it never panics, a complaint is one line about a line
-//! that the text has, and what is accepted is accepted again as flags.
+//! Arbitrary text as a configuration file: parsing never panics, an error is one line and has the
+//! number of a line of the text, and parsed settings are valid as flags.
 #![no_main]
 
 use std::collections::HashSet;
@@ -9,10 +9,10 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/cli/src/commands/serve/file.rs"]
-#[allow(dead_code, reason = "the command needs more of it")]
+#[allow(dead_code, reason = "only the command uses all of it")]
 mod file;
 
-/// One flag of each kind that a command has.
+/// Command with one flag of each kind.
 static COMMAND: LazyLock<Command> = LazyLock::new(|| {
     Command::new("horolog").args([
         Arg::new("listen")
@@ -33,11 +33,11 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(settings) => {
             let flags = file::flags_except(&settings, &HashSet::new());
             let arguments = std::iter::once("horolog".to_owned()).chain(flags);
-            COMMAND.clone().try_get_matches_from(arguments).expect("each was accepted alone");
+            COMMAND.clone().try_get_matches_from(arguments).expect("every setting is a valid flag");
         }
-        Err(fault) => {
-            assert!((1..=1 + text.matches('\n').count()).contains(&fault.line), "{fault:?}");
-            assert!(!fault.reason.contains('\n'), "{fault:?}");
+        Err(error) => {
+            assert!((1..=1 + text.matches('\n').count()).contains(&error.line), "{error:?}");
+            assert!(!error.reason.contains('\n'), "{error:?}");
         }
     }
 });

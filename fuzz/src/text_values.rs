@@ -1,7 +1,7 @@
-//! Any text as a value on the command line or in a file: a target, a network, a MAC address, a
-//! master secret. Reading it never panics, and what can be read means the same when it was written
-//! and read again; but a secret is not written. No target is looked up, and no network is accepted
-//! for simulated clients that could be a stranger's.
+//! Arbitrary text as a value on the command line or in a file: a target, a network, a MAC address,
+//! a master secret. Parsing never panics, and a parsed value is unchanged after it was written and
+//! parsed again, except a secret, which is never written. No target is looked up by name, and a
+//! network of simulated clients contains only permitted addresses.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,14 +27,14 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn target(text: &str) {
     let Ok(target) = text.parse::<TargetName>() else { return };
-    let again: TargetName = target.to_string().parse().expect("what is written can be read");
+    let again: TargetName = target.to_string().parse().expect("a written target is readable");
     if target.name().is_some() {
         assert_eq!((again.name(), again.port()), (target.name(), target.port()));
         return;
     }
     let Ok(address) = target.resolve(None, Some("lo")) else {
-        // A zone names an interface that this host need not have.
-        assert!(text.contains('%'), "{text} needs no resolver");
+        // A zone may name an interface that this host lacks.
+        assert!(text.contains('%'), "cannot resolve the literal address {text}");
         return;
     };
     assert_ne!(address.port(), 0);
@@ -54,7 +54,7 @@ fn prefix(text: &str) {
     let Ok(network) = SimulatedClientNetwork::new(prefix, outside, &[]) else { return };
     for client in (0..network.host_count()).take(1).chain(network.host_count().checked_sub(1)) {
         let address = network.address(client);
-        assert!(check_permitted(address, false).is_ok(), "{address} may be a stranger's");
+        assert!(check_permitted(address, false).is_ok(), "{address} is not permitted");
         assert!(prefix.contains(address));
         assert_eq!(network.client_of(address), Some(client));
     }

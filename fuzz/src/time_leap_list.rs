@@ -1,5 +1,5 @@
-//! Any text as a list of leap seconds. Reading it never panics, and an accepted list has its
-//! leap seconds in order, at midnights, and returns each of them.
+//! Arbitrary text as a list of leap seconds. Parsing never panics, and a parsed list has its leap
+//! seconds in order, at midnights, and returns each of them.
 #![no_main]
 
 use horolog_time::Timestamp;

@@ -1,5 +1,5 @@
-//! Any bytes as a reply of chronyd, to either question. Reading them never panics, and what was
-//! read of its synchronisation is read again from what it is written as.
+//! Arbitrary bytes as a reply of chronyd to either request. Parsing never panics, and a parsed
+//! tracking reply is unchanged after it was written and parsed again.
 #![no_main]
 
 use horolog_wire::chrony::{ChronydTrackingReply, statistics};
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(bytes.len() >= 48 || counted.ntp_authenticated == 0);
     }
     let Ok(reply) = ChronydTrackingReply::parse(bytes) else { return };
-    let again = ChronydTrackingReply::parse(&reply.emit()).expect("what was written is read");
+    let again = ChronydTrackingReply::parse(&reply.emit()).expect("a written reply is readable");
     assert_eq!(again.sequence, reply.sequence);
     assert_eq!(again.tracking.is_ok(), reply.tracking.is_ok());
     if let (Ok(one), Ok(other)) = (reply.tracking, again.tracking) {

@@ -1,5 +1,5 @@
-//! Any bytes as an NTP control message and as the variables that it carries. Reading them never
-//! panics, and a message written again is read as the same.
+//! Arbitrary bytes as an NTP control message and as its variables. Parsing never panics, and a
+//! parsed message is unchanged after it was written and parsed again.
 #![no_main]
 
 use horolog_wire::control::{DATA_MAX, HEADER_LEN, Header, SystemVariables};

@@ -1,5 +1,5 @@
-//! Any bytes as an Ethernet frame. Reading them never panics, and a UDP datagram that was found in
-//! them is found again, unchanged, in the frame that the builder makes of it.
+//! Arbitrary bytes as an Ethernet frame. Parsing never panics, and a parsed UDP datagram is
+//! unchanged in the frame that the builder makes of it.
 #![no_main]
 
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut built = vec![0; builder.headers_len() + read.payload.len()];
     assert_eq!(builder.emit(read.payload, &mut built), built.len());
 
-    let again = UdpFrame::parse(&built).expect("what the builder makes can be read");
+    let again = UdpFrame::parse(&built).expect("a built frame is readable");
     assert!(again.has_valid_checksum());
     assert_eq!(again.ethernet, read.ethernet);
     assert_eq!((again.source, again.destination), (read.source, read.destination));

@@ -1,6 +1,6 @@
-//! Any bytes as each layer by itself, so that the deeper ones are reached without first getting
-//! the outer ones right. Reading never panics, and a header that was read, written and read again
-//! is the same.
+//! Arbitrary bytes as each layer by itself, so that the inner ones are reached without valid outer
+//! ones. Parsing never panics, and a parsed header is unchanged after it was written and parsed
+//! again.
 #![no_main]
 
 use horolog_wire::checksum::OnesComplementSum;
@@ -30,7 +30,7 @@ fn ipv4(bytes: &[u8]) {
 
     let mut written = [&[0; ipv4::HEADER_LEN], read.payload].concat();
     read.header.emit(&mut written);
-    let again = ipv4::Header::parse(&written).expect("what is written can be read");
+    let again = ipv4::Header::parse(&written).expect("a written header is readable");
     assert_eq!((again.header, again.payload), (read.header, read.payload));
     assert!(!again.is_fragment && again.options.is_empty() && again.trailer.is_empty());
 }
@@ -50,7 +50,7 @@ fn udp(bytes: &[u8]) {
 
     let mut written = [&[0; udp::HEADER_LEN], read.payload].concat();
     read.header.emit(&mut written, read.payload.len(), OnesComplementSum::default());
-    let again = udp::Header::parse(&written).expect("what is written can be read");
+    let again = udp::Header::parse(&written).expect("a written header is readable");
     assert_eq!((again.header, again.payload), (read.header, read.payload));
     assert!(udp::Header::verify(&written, OnesComplementSum::default()));
 }

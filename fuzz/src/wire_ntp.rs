@@ -1,5 +1,5 @@
-//! Any bytes as an NTP header. Reading them and computing with their values never panics, and
-//! writing the header again gives the bytes that it was read from.
+//! Arbitrary bytes as an NTP header. Parsing and computation with the values never panic, and a
+//! written header has the bytes from which it was parsed.
 #![no_main]
 
 use horolog_wire::ntp::{HEADER_LEN, Header};

@@ -1,5 +1,5 @@
-//! Any bytes as a PTP message with its TLVs. Reading them never panics, and what was read is read
-//! again from what it is written as.
+//! Arbitrary bytes as a PTP message with its TLVs. Parsing never panics, and a parsed message, TLV
+//! or data set is unchanged after it was written and parsed again.
 #![no_main]
 
 use horolog_wire::ptp::Message;
@@ -17,40 +17,42 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(message.len() + trailer.len(), bytes.len());
     let mut buffer = vec![0; message.len()];
     assert_eq!(message.emit(&mut buffer), buffer.len());
-    let (again, rest) = Message::parse(&buffer).expect("what was written is read");
+    let (again, rest) = Message::parse(&buffer).expect("a written message is readable");
     assert_eq!((again, rest.len()), (message, 0));
     for tlv in message.tlvs().flatten() {
         if let Some(Ok(unicast)) = UnicastNegotiationTlv::from_tlv(&tlv) {
             let mut buffer = [0; UNICAST_LEN_MAX];
             let length = unicast.emit(&mut buffer);
-            let (back, _) = Tlv::parse(&buffer[..length]).expect("what was written is a TLV");
-            assert_eq!(UnicastNegotiationTlv::from_tlv(&back), Some(Ok(unicast)));
+            let (again, _) = Tlv::parse(&buffer[..length]).expect("a written TLV is readable");
+            assert_eq!(UnicastNegotiationTlv::from_tlv(&again), Some(Ok(unicast)));
         }
         if let Some(Ok(response)) = NetSyncMonitorResponse::from_tlv(&tlv) {
             let mut buffer = vec![0; NetSyncMonitorResponse::tlv_len(response.address.len())];
             response.emit(&mut buffer);
-            // An address of an odd length fits into a value that is of an even one never.
-            let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
-            assert_eq!(NetSyncMonitorResponse::from_tlv(&back), Some(Ok(response)));
+            // A value has an even length, so its address cannot have an odd one, which would need
+            // padding.
+            let (again, _) = Tlv::parse(&buffer).expect("a written TLV is readable");
+            assert_eq!(NetSyncMonitorResponse::from_tlv(&again), Some(Ok(response)));
         }
         if let Some(Ok(managed)) = ManagementTlv::from_tlv(&tlv) {
             let mut buffer = vec![0; managed.tlv_len()];
             managed.emit(&mut buffer);
-            let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
-            assert_eq!(ManagementTlv::from_tlv(&back), Some(Ok(managed)));
-            read_data(managed.data);
+            let (again, _) = Tlv::parse(&buffer).expect("a written TLV is readable");
+            assert_eq!(ManagementTlv::from_tlv(&again), Some(Ok(managed)));
+            round_trip_as_each_type(managed.data);
         }
-        if let Some(Ok(refused)) = ManagementErrorTlv::from_tlv(&tlv) {
+        if let Some(Ok(error)) = ManagementErrorTlv::from_tlv(&tlv) {
             let mut buffer = [0; MANAGEMENT_ERROR_TLV_LEN];
-            refused.emit(&mut buffer);
-            let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
-            assert_eq!(ManagementErrorTlv::from_tlv(&back), Some(Ok(refused)));
+            error.emit(&mut buffer);
+            let (again, _) = Tlv::parse(&buffer).expect("a written TLV is readable");
+            assert_eq!(ManagementErrorTlv::from_tlv(&again), Some(Ok(error)));
         }
     }
 });
 
-/// Reads data as everything that it could be, and what was read again from what it is written as.
-fn read_data(data: &[u8]) {
+/// Parses `data` as each type of data set, and checks that a parsed one is unchanged after it was
+/// written and parsed again.
+fn round_trip_as_each_type(data: &[u8]) {
     round_trip::<DefaultDataSet>(data);
     round_trip::<CurrentDataSet>(data);
     round_trip::<ParentDataSet>(data);

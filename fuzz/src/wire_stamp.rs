@@ -1,5 +1,5 @@
-//! Any bytes as a STAMP packet, in both directions. Reading them never panics; a packet that was
-//! read is the same when it is written and read again; a reflector's reply is as long as the
+//! Arbitrary bytes as a STAMP packet, in both directions. Parsing never panics; a parsed packet is
+//! unchanged after it was written and parsed again; a reflector's reply has the length of the
 //! request, including padding.
 #![no_main]
 
@@ -15,24 +15,24 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok((packet, padding)) = SenderPacket::parse(bytes) {
         assert_eq!(padding.len(), bytes.len() - PACKET_LEN);
         packet.emit(&mut written);
-        assert_eq!(SenderPacket::parse(&written).expect("it was written").0, packet);
+        assert_eq!(SenderPacket::parse(&written).expect("a valid packet").0, packet);
         let _ =
             (packet.timestamp.to_utc(packet.error_estimate, near), packet.error_estimate.error());
     }
     if let Ok((packet, _)) = ReflectorPacket::parse(bytes) {
         packet.emit(&mut written);
-        assert_eq!(ReflectorPacket::parse(&written).expect("it was written").0, packet);
+        assert_eq!(ReflectorPacket::parse(&written).expect("a valid packet").0, packet);
     }
     let error_estimate = ErrorEstimate::new(Span::from_ns(500), true);
     let codec = ProbeCodec::Stamp { session: 9, error_estimate };
     let _ = codec.parse_reply(bytes, near);
-    let mut answer = bytes.to_vec();
+    let mut reply = bytes.to_vec();
     let at = ReflectedPacketContext { received: near, now: near, error_estimate, hop_limit: 255 };
-    let is_packet = reflect(&mut answer, &at);
+    let is_packet = reflect(&mut reply, &at);
     assert_eq!(is_packet, bytes.len() >= PACKET_LEN);
     if is_packet {
-        assert_eq!(answer[PACKET_LEN..], bytes[PACKET_LEN..]);
-        let (reflected, _) = ReflectorPacket::parse(&answer).expect("it was written");
-        assert_eq!(reflected.sender, SenderPacket::parse(bytes).expect("it was read").0);
+        assert_eq!(reply[PACKET_LEN..], bytes[PACKET_LEN..]);
+        let (reflected, _) = ReflectorPacket::parse(&reply).expect("a valid packet");
+        assert_eq!(reflected.sender, SenderPacket::parse(bytes).expect("a sender packet").0);
     }
 });

@@ -1,4 +1,4 @@
-//! Scenarios of addresses: a kernel without IPv6, as a container or `ipv6.disable=1` makes it, and
+//! Scenarios of addresses: a kernel without IPv6, as in a container or with `ipv6.disable=1`, and
 //! link-local addresses with the zone of their interface.
 
 use std::env;
@@ -18,28 +18,27 @@ use seccompiler::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::load_command::Started;
+use crate::load_command::StartedProgram;
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end};
 use crate::relay::{Relay, table};
-use crate::server_nts::certificate;
+use crate::server_nts::write_certificate;
 use crate::{ROOT, ROOT_AND_IPV6, addresses, scenarios};
 
-/// What makes of this program one that runs another without IPv6.
-pub(crate) const HELPER: &str = "without-ipv6";
-/// The number of socket(2), of `AF_INET6` and of `EAFNOSUPPORT`.
+/// First argument by which this program executes another one without IPv6.
+pub(crate) const WITHOUT_IPV6: &str = "without-ipv6";
+/// System call number of socket(2).
 const SOCKET: i64 = if cfg!(target_arch = "x86_64") { 41 } else { 198 };
 const AF_INET6: u64 = 10;
 const EAFNOSUPPORT: u32 = 97;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, addresses: listeners_work_without_ipv6));
     all.extend(scenarios!(ROOT_AND_IPV6, addresses: link_local_addresses_have_zones));
     all
 }
 
-/// Runs a program in whose kernel no IPv6 socket can be opened.
-pub(crate) fn become_denied(words: &[String]) -> ExitCode {
+/// Executes a program that cannot open IPv6 sockets.
+pub(crate) fn exec_without_ipv6(words: &[String]) -> ExitCode {
     match words.split_first().context("no program").and_then(|(program, rest)| {
         seccompiler::apply_filter(&filter()?)?;
         Err(Command::new(program).args(rest).exec().into())
@@ -61,40 +60,44 @@ fn filter() -> Result<BpfProgram> {
     Ok(filter.try_into()?)
 }
 
-fn denied(host: &LabHost) -> Result<Command> {
+fn command_without_ipv6(host: &LabHost) -> Result<Command> {
     let mut command = host.command(env::current_exe()?);
-    command.arg(HELPER);
+    command.arg(WITHOUT_IPV6);
     Ok(command)
 }
 
-fn denied_output(host: &LabHost, arguments: &[&str]) -> Result<Output> {
-    run_to_end(denied(host)?.arg(binary()?).args(arguments), TIMEOUT)
+fn output_without_ipv6(host: &LabHost, arguments: &[&str]) -> Result<Output> {
+    run_to_end(command_without_ipv6(host)?.arg(binary()?).args(arguments), TIMEOUT)
 }
 
-/// Where no address was named, IPv4 alone is listened on, with one notice. One that was named is an
-/// error in words.
+/// Checks that listeners without a configured address use IPv4 only, with one notice, and that a
+/// configured IPv6 address is an error with an explanation.
 pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
     const MISSING: &str = "IPv6 is not available";
     let lab = Lab::new(&LabConfig::default())?;
     let (host, files) = (lab.server(), TempDir::new()?);
     let own = host.first_interface().ipv4.to_string();
-    let [certificate, key] = certificate(host.first_interface().ipv4.into(), files.path())?;
+    let [certificate, key] = write_certificate(host.first_interface().ipv4.into(), files.path())?;
     let nts = ["--nts-cert", &certificate.to_string_lossy(), "--nts-key", &key.to_string_lossy()];
     let more = ["--local", "--metrics", "127.0.0.1:9123", "--ptp", &host.first_interface().name];
-    let server =
-        Server::start_by(denied(host)?, Engine::Socket, &[], &[&more[..], &nts[..]].concat())?;
+    let server = Server::start_through(
+        command_without_ipv6(host)?,
+        Engine::Socket,
+        &[],
+        &[&more[..], &nts[..]].concat(),
+    )?;
     let status = server.status()?;
     ensure!(status["listen"] == json!(["0.0.0.0:123"]), "{}", status["listen"]);
     ensure!(status["nts_ke"]["listen"] == json!(["0.0.0.0:4460"]), "{}", status["nts_ke"]);
     for target in [&*own, "[2001:db8::2]"] {
         let output =
-            denied_output(lab.client(), &["query", target, "-n", "2", "--interval", "10ms"])?;
+            output_without_ipv6(lab.client(), &["query", target, "-n", "2", "--interval", "10ms"])?;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success() == (target == own), "{target}: {output:?}");
         ensure!(!stderr.contains("os error"), "{stderr}");
     }
     let ended = server.end("TERM")?;
-    ensure!(ended.stderr.matches(MISSING).count() == 1, "not one notice: {}", ended.stderr);
+    ensure!(ended.stderr.matches(MISSING).count() == 1, "expected one notice: {}", ended.stderr);
 
     let token = files.path().join("token");
     crate::process::write_secret(&token, "0123456789abcdef0123456789abcdef")?;
@@ -108,7 +111,8 @@ pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
         (&["counters", "--listen", "127.0.0.1:9124", "--token-file", &token], "counters at", 0),
         (&["relay", "run", "--config", &relay, "--socket", &socket], "relaying", 0),
     ] {
-        let mut started = Started::start(denied(host)?.arg(binary()?).args(arguments))?;
+        let mut started =
+            StartedProgram::start(command_without_ipv6(host)?.arg(binary()?).args(arguments))?;
         started.wait_until(|_, stderr| stderr.contains(ready)).with_context(|| ready)?;
         started.signal("TERM")?;
         ensure!(started.end()?.0.success(), "{arguments:?}");
@@ -121,7 +125,7 @@ pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
         &["counters", "--listen", "[::1]:9124", "--token-file", &token],
     ];
     for arguments in named {
-        let refused = denied_output(host, arguments)?;
+        let refused = output_without_ipv6(host, arguments)?;
         let stderr = String::from_utf8_lossy(&refused.stderr);
         ensure!(refused.status.code() == Some(3), "{arguments:?}: {refused:?}");
         ensure!(stderr.contains("IPv6 may be disabled"), "{arguments:?}: {stderr}");
@@ -130,7 +134,7 @@ pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
     Ok(())
 }
 
-/// The link-local address of a host, which its kernel has made.
+/// Returns the link-local address of a host, which the kernel assigned.
 fn link_local(host: &LabHost) -> Result<Ipv6Addr> {
     let own = host.netlink()?.addresses()?.into_iter();
     let on_link = own.filter(|own| own.index == host.first_interface().index);
@@ -141,8 +145,8 @@ fn link_local(host: &LabHost) -> Result<Ipv6Addr> {
     found.context("no link-local address")
 }
 
-/// Each command that sends reaches a link-local address by the name and by the index of the
-/// interface, and each that listens can be there.
+/// Checks that each command that sends reaches a link-local address by the name and by the index of
+/// the interface, and that each one that listens can bind to it.
 pub(crate) fn link_local_addresses_have_zones() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (server, client) = (lab.server(), lab.client());
@@ -150,8 +154,12 @@ pub(crate) fn link_local_addresses_have_zones() -> Result<()> {
     let (zone, own) = (&client.first_interface().name, &server.first_interface().name);
     let listen = format!("[{at}%{own}]:123");
     let other = format!("[{at}%{}]:4123", server.first_interface().index);
-    let serving =
-        Server::start_as(server, Engine::Socket, &[], &["--local", "-l", &listen, "-l", &other])?;
+    let serving = Server::start_without_local(
+        server,
+        Engine::Socket,
+        &[],
+        &["--local", "-l", &listen, "-l", &other],
+    )?;
     let run = |arguments: &[&str]| -> Result<Output> {
         run_to_end(client.command(binary()?).args(arguments), TIMEOUT)
     };
@@ -183,16 +191,17 @@ pub(crate) fn link_local_addresses_have_zones() -> Result<()> {
     serving.end("TERM")?;
 
     let far_at = format!("{at}%{own}");
-    let mut far = Started::start(server.command(binary()?).args(["path", "serve", "-l", &far_at]))?;
+    let mut far =
+        StartedProgram::start(server.command(binary()?).args(["path", "serve", "-l", &far_at]))?;
     far.wait_until(|_, stderr| stderr.contains("path far end"))?;
     for kind in ["udp", "tcp"] {
         succeeds(&["path", kind, &target, "-t", "200ms"]).with_context(|| kind)?;
     }
-    relayed(&lab, near)
+    check_relay(&lab, near)
 }
 
-/// A relay's child is one at a link-local address of a link.
-fn relayed(lab: &Lab, near: Ipv6Addr) -> Result<()> {
+/// Checks that a child of a relay may have a link-local address.
+fn check_relay(lab: &Lab, near: Ipv6Addr) -> Result<()> {
     let (server, index) = (lab.server(), lab.client().first_interface().index);
     let child = lab.client().run(|| -> Result<UdpSocket> {
         let socket = UdpSocket::bind(SocketAddrV6::new(near, 5_001, 0, index))?;
@@ -209,7 +218,7 @@ fn relayed(lab: &Lab, near: Ipv6Addr) -> Result<()> {
     let sender = lab.client().run(|| UdpSocket::bind((own, 0)))??;
     sender.send_to(b"by the link", group)?;
     let mut bytes = [0; 16];
-    let (length, _) = child.recv_from(&mut bytes).context("nothing was relayed")?;
+    let (length, _) = child.recv_from(&mut bytes).context("no copy received")?;
     ensure!(&bytes[..length] == b"by the link", "{bytes:?}");
     Ok(())
 }

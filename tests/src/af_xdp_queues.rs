@@ -1,4 +1,4 @@
-//! Scenarios of the `AF_XDP` sockets by which the server's XDP body hands requests over.
+//! Scenarios of the `AF_XDP` sockets to which the server's XDP engine redirects requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,33 +19,33 @@ use horolog_xdp::{
 
 use crate::frames::{LISTEN, MAC, build, listen_by};
 
-/// Long enough for a frame to cross a link on a busy machine.
+/// Timeout of a frame's arrival on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Long enough for a frame that must not come to show itself.
+/// Wait after which a frame that must not arrive counts as absent.
 const QUIET_PERIOD: Duration = Duration::from_millis(300);
 const CLIENT_PORT: u16 = 40_000;
-/// Frames of one batch.
+/// Number of frames in a batch.
 const BATCH: usize = 32;
 
 fn interface(host: &LabHost) -> Interface {
     Interface { index: host.first_interface().index, name: host.first_interface().name.clone() }
 }
 
-/// A program that hands requests with more than a header over to so many queues.
+/// Loads a program that redirects requests with more than a header to `queues` queues.
 fn responder(queues: u32) -> Result<Responder> {
     let settings = ResponderSettings { af_xdp_queues: queues, ..ResponderSettings::BASIC };
     Ok(Responder::load(&settings)?.0)
 }
 
-/// A client's request with so many bytes behind its header.
+/// Returns a request with `more` bytes after its header.
 fn long_request(more: usize) -> Vec<u8> {
     let mut request = vec![0; HEADER_LEN + more];
     request[0] = 0x23;
     request
 }
 
-/// A request that came in by a queue that has no socket goes up; it is not given to a socket of
-/// another interface, whose row comes next.
+/// Checks that a request on a queue without a socket is passed to the network stack, and not
+/// redirected to the socket of another interface, whose map entries follow.
 pub(crate) fn frames_of_unserved_queues_are_passed() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let host = lab.server();
@@ -59,22 +59,23 @@ pub(crate) fn frames_of_unserved_queues_are_passed() -> Result<()> {
         destination: LISTEN[0],
     };
     let request = build(&builder, &long_request(20));
-    // A test run's frame comes in by queue 0 of the loopback interface.
+    // The frame of a test run arrives on queue 0 of the loopback interface.
     let verdict =
         || -> Result<XdpAction> { Ok(host.run(|| responder.test_run(&request))??.verdict) };
-    ensure!(verdict()? == XdpAction::Pass, "nothing is handed over yet");
+    ensure!(verdict()? == XdpAction::Pass, "redirected without a socket");
     let loopback = Interface { index: 1, name: "lo".to_owned() };
     let [own, other] = [&loopback, &interface(host)].map(|at| host.run(|| XskSocket::open(at, 0)));
     let (own, other) = (own??, other??);
     responder.redirect_to(&loopback, &[], 0)?;
     responder.redirect_to(&interface(host), std::slice::from_ref(&other), 0)?;
-    ensure!(verdict()? == XdpAction::Pass, "it was given to another interface's socket");
+    ensure!(verdict()? == XdpAction::Pass, "redirected to another interface's socket");
     responder.redirect_to(&loopback, std::slice::from_ref(&own), 1)?;
-    ensure!(verdict()? == XdpAction::Redirect, "it was not given to its own");
+    ensure!(verdict()? == XdpAction::Redirect, "not redirected to the interface's own socket");
     Ok(())
 }
 
-/// A device that sends through the client's interface, and one that sees what comes to the server.
+/// Opens a device that sends through the client's interface, and one that captures the frames that
+/// arrive at the server.
 fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketSocketDevice)> {
     let client = lab.client();
     let socket = client.run(|| XskSocket::open(&interface(client), 0))??;
@@ -92,7 +93,7 @@ fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketSocketDevice)> {
     Ok((XskDevice::new(socket, client.first_interface().index), receiver))
 }
 
-/// Datagrams from the client to the server, each with this payload.
+/// Returns a batch of datagrams from the client to the server with this payload.
 fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<DatagramEndpoints> {
     let [client, server] = [lab.client(), lab.server()].map(LabHost::first_interface);
     let link = FrameEndpoints {
@@ -112,8 +113,8 @@ fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<DatagramEndpoints> {
     batch
 }
 
-/// Takes what comes in until there is silence, and returns how many frames had this payload and how
-/// many another.
+/// Receives frames until none arrives for a while, and returns how many have the expected payload
+/// and how many another one.
 fn count_frames(
     receiver: &mut PacketSocketDevice,
     expected: &[u8],
@@ -132,8 +133,8 @@ fn count_frames(
     Ok(counts)
 }
 
-/// What was to leave while the interface was down does not leave when it is up again, and all the
-/// memory of those frames serves for others.
+/// Checks that frames which could not be sent while the interface was down are not sent after it is
+/// up, and that all their buffers are usable again.
 pub(crate) fn unsent_frames_are_not_sent_later() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, index) = (lab.client(), lab.client().first_interface().index);
@@ -147,28 +148,27 @@ pub(crate) fn unsent_frames_are_not_sent_later() -> Result<()> {
         let mut batch = datagrams(&lab, b"meanwhile");
         for _ in 0..20 {
             let sent = sender.send(&mut batch).unwrap_or(0);
-            ensure!(sent == 0, "{sent} are said to have left by an interface that is down");
+            ensure!(sent == 0, "{sent} reported as sent while the interface is down");
         }
         netlink.set_link_up(index)?;
-        // Asking whether something has come in drives what is to go out, too.
+        // A receive call drives transmission, too.
         let received = sender.receive(&mut Batch::new(1, 64), QUIET_PERIOD)?;
-        ensure!(received == 0, "{received} came");
+        ensure!(received == 0, "{received} frames received");
         let counts = count_frames(&mut receiver, b"after", QUIET_PERIOD)?;
-        ensure!(counts == [0, 0], "round {round}: {counts:?} left by themselves");
-        // More than there is memory for at once.
+        ensure!(counts == [0, 0], "round {round}: {counts:?} old frames sent");
+        // Needs more buffers than exist, so all must be reused.
         let mut batch = datagrams(&lab, b"after");
         for number in 0..40 {
             let sent = sender.send(&mut batch)?;
             ensure!(sent == BATCH, "round {round}, batch {number}: {sent} were sent");
             let counts = count_frames(&mut receiver, b"after", TIMEOUT)?;
-            ensure!(counts == [BATCH, 0], "round {round}, batch {number}: {counts:?} came");
+            ensure!(counts == [BATCH, 0], "round {round}, batch {number}: {counts:?} received");
         }
     }
     Ok(())
 }
 
-/// A datagram that is longer than a buffer is handed on as one that was cut off, so that it can be
-/// counted.
+/// Checks that a datagram longer than a buffer is reported as truncated, so that it can be counted.
 pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = lab.server();
@@ -200,7 +200,7 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
     let mut count_frames = Vec::new();
     while count_frames.len() < 2 {
         let count = receiver.receive(&mut batch, TIMEOUT)?;
-        ensure!(count > 0, "{count_frames:?} came");
+        ensure!(count > 0, "only {count_frames:?} received");
         count_frames.extend(batch.iter().map(|packet| (packet.bytes.len(), packet.truncated)));
     }
     ensure!(count_frames == [(HEADER_LEN + 20, false), (100, true)], "{count_frames:?}");

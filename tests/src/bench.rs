@@ -1,5 +1,5 @@
-//! Scenarios of `horolog bench`: what an experiment shows, and what it refuses. Its figures are for
-//! who runs it.
+//! Scenarios of `horolog bench`: the output of an experiment, and its errors. The measured values
+//! depend on the host and are not checked.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,15 +10,14 @@ use horolog_record::{
 };
 use libtest_mimic::Trial;
 
-use crate::load_command::{UnprivilegedCopy, check_sums, has, parse};
+use crate::load_command::{UnprivilegedCopy, check_sums, has_finding, parse};
 use crate::process::{binary, run_to_end};
 use crate::scenario::Need;
 use crate::scenarios;
 
-/// Much longer than four searches take that send for about half a second each.
+/// Timeout of a run, much longer than four searches of about half a second each.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     use crate::bench;
     Vec::from(scenarios!(&[Need::Root], bench:
@@ -28,12 +27,13 @@ pub(crate) fn all() -> Vec<Trial> {
     ))
 }
 
-/// Each mix of requests is what it was to be, every authentic reply among the valid ones.
+/// Checks that each mix of requests has the intended share, and that every authentic reply counts
+/// as valid.
 fn check(capacity: &NtsMixCapacity) -> Result<()> {
     let load = &capacity.load;
     ensure!(load.mode == RequestMode::NtpNts && load.search.is_some(), "{load:?}");
-    ensure!(!has(load, FindingCode::InvalidReplies), "{:?}", load.findings);
-    ensure!(load.trials.iter().any(|trial| trial.received > 0), "no reply at all");
+    ensure!(!has_finding(load, FindingCode::InvalidReplies), "{:?}", load.findings);
+    ensure!(load.trials.iter().any(|trial| trial.received > 0), "no reply");
     let threads = capacity.threads.to_string();
     let has_all = capacity.server_command.windows(2).any(|pair| pair == ["--threads", &*threads]);
     ensure!(has_all, "{:?}", capacity.server_command);
@@ -43,13 +43,14 @@ fn check(capacity: &NtsMixCapacity) -> Result<()> {
         let authenticated = trial.authenticated.unwrap_or_default();
         ensure!(trial.responses.nts == authenticated.received, "{trial:?}");
         let expected = trial.sent * u64::from(capacity.authenticated_percent) / 100;
-        // Each of the generator's lanes rounds for itself.
+        // Each of the generator's lanes rounds separately.
         ensure!(authenticated.sent.abs_diff(expected) <= 64, "{trial:?}");
     }
     Ok(())
 }
 
-/// Two numbers of threads, two shares, both over sockets: four figures in a table and in a file.
+/// Checks that two numbers of threads and two shares, over sockets, give four capacities in a table
+/// and in a file.
 fn authentication_is_measured() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let path = directory.path().join("result.json");
@@ -66,17 +67,18 @@ fn authentication_is_measured() -> Result<()> {
     ensure!(combinations == [(1, 0), (1, 100), (2, 0), (2, 100)], "{combinations:?}");
     result.capacities.iter().try_for_each(check)?;
     let table = String::from_utf8_lossy(&output.stdout);
-    for sign in ["threads", "authenticated", "100%", "lossless", "CPU per reply"] {
-        ensure!(table.contains(sign), "no '{sign}' in {table}");
+    for text in ["threads", "authenticated", "100%", "lossless", "CPU per reply"] {
+        ensure!(table.contains(text), "no '{text}' in {table}");
     }
     let left: Vec<_> = std::fs::read_dir(directory.path())?.collect::<Result<_, _>>()?;
     ensure!(left.len() == 1, "left behind: {left:?}");
     Ok(())
 }
 
-/// One line and the status for the mistake; an ordinary user is told what is missing.
+/// Checks that a wrong option is refused in one line with its status, and so is the command for an
+/// unprivileged user.
 fn impossible_requests_are_refused() -> Result<()> {
-    for (arguments, sign) in [
+    for (arguments, text) in [
         (["--threads", "0"], "from 1 to"),
         (["--shares", "101"], "101"),
         (["--time", "0"], "longer than 0"),
@@ -86,7 +88,7 @@ fn impossible_requests_are_refused() -> Result<()> {
         let output = run_to_end(command.args(["bench", "nts"]).args(arguments), TIMEOUT)?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {stderr}", output.status);
-        ensure!(stderr.contains(sign) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(text) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     let mut command = Command::new(binary()?);
     let missing = ["bench", "nts", "--nts-master-secret", "/nonexistent/secret"];
@@ -100,7 +102,7 @@ fn impossible_requests_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Two numbers of cores, a rate that both answer, and one that nobody does.
+/// Checks the responses of two numbers of cores, at rates within and above their capacity.
 fn responses_are_counted_by_cores() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let [json, html] = ["result.json", "page.html"].map(|name| directory.path().join(name));
@@ -130,16 +132,16 @@ fn responses_are_counted_by_cores() -> Result<()> {
         ensure!((2e3..1e6).contains(&full), "{column:?}");
     }
     let table = String::from_utf8_lossy(&output.stdout);
-    for sign in ["Responses per second", "46,098", "46,089", "required", "agree.", "+67.9%"] {
-        ensure!(table.contains(sign), "no '{sign}' in {table}");
+    for text in ["Responses per second", "46,098", "46,089", "required", "agree.", "+67.9%"] {
+        ensure!(table.contains(text), "no '{text}' in {table}");
     }
-    ensure!(std::fs::read_to_string(&html)?.contains("id=\"plot-runs\""), "no plot on the page");
+    ensure!(std::fs::read_to_string(&html)?.contains("id=\"plot-runs\""), "no plot in the report");
 
     let mut command = bench()?;
     let output = run_to_end(command.args(["--rates", "1k", "--required-rate", "15M"]), TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(1) && stderr.contains("15.0 M/s"), "{stderr}");
-    for (arguments, sign) in [
+    for (arguments, text) in [
         (["--rates", "5k..1k:5k"], "no number or range"),
         (["--required-rate", "none"], "positive number"),
         (["--repetitions", "0"], "1..=1000"),
@@ -148,7 +150,7 @@ fn responses_are_counted_by_cores() -> Result<()> {
         let output = run_to_end(command.args(["bench", "cores"]).args(arguments), TIMEOUT)?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {stderr}", output.status);
-        ensure!(stderr.contains(sign) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(text) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Scenarios of `horolog bench relay`: that it finds a rate, that what the receivers miss lowers
-//! it, that it ends gently and leaves nothing behind. Its figures are for who runs it.
+//! Scenarios of `horolog bench relay`: it finds a rate, losses at the receivers lower it, and it
+//! ends cleanly and leaves nothing behind. The measured values depend on the host and are not
+//! checked.
 
 use std::fs;
 use std::path::Path;
@@ -19,22 +20,21 @@ use crate::process::{binary, run_to_end, signal};
 use crate::scenario::Need;
 use crate::scenarios;
 
-/// Much longer than a few short searches take.
+/// Timeout of a run, much longer than a few short searches.
 const TIMEOUT: Duration = Duration::from_mins(3);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     use crate::bench_relay;
     Vec::from(scenarios!(&[Need::Root], bench_relay:
         totals_are_found_and_add_up,
         packets_missed_by_receivers_lower_the_rate,
         an_interrupted_experiment_keeps_its_result,
-        a_relay_that_dies_is_named,
+        killed_relay_is_reported,
         impossible_requests_are_refused,
     ))
 }
 
-/// A short experiment whose relays keep their files here.
+/// Returns the command of a short experiment whose relays store their files in `directory`.
 fn bench(directory: &Path, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(binary()?);
     command.args(["bench", "relay", "--repetitions", "1", "--time", "0.5"]).args(arguments);
@@ -46,7 +46,7 @@ fn result(directory: &Path) -> Result<BenchRelayResult> {
     parse(&fs::read(directory.join("result.json"))?)
 }
 
-/// The processes whose relay has its table here: identifiers and command lines.
+/// Returns identifiers and command lines of the relays whose table is in `directory`.
 fn relays(directory: &Path) -> Result<Vec<(String, String)>> {
     let table = directory.join("horolog-relay-").to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc")?.filter_map(Result::ok).map(|process| {
@@ -57,8 +57,9 @@ fn relays(directory: &Path) -> Result<Vec<(String, String)>> {
     Ok(processes.filter(|(_, words)| words.contains(&table)).collect())
 }
 
-/// No relay runs any more that has its table here, and nothing else is here but these files.
-fn nothing_is_left_over(directory: &Path, files: usize) -> Result<()> {
+/// Checks that no relay with a table in `directory` runs any more, and that only `files` files are
+/// left there.
+fn check_nothing_left(directory: &Path, files: usize) -> Result<()> {
     let left = relays(directory)?;
     ensure!(left.is_empty(), "left behind: {left:?}");
     let left: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
@@ -66,20 +67,20 @@ fn nothing_is_left_over(directory: &Path, files: usize) -> Result<()> {
     Ok(())
 }
 
-/// A search that found something, and what it looked at afterwards.
+/// Checks the search of a configuration and the measurements after it.
 fn check(cell: &RelayConfigurationResult) -> Result<()> {
-    let round = cell.repetitions.first().context("no round")?;
-    let lower = round.lower.context("nothing was lossless")?;
+    let round = cell.repetitions.first().context("no repetition")?;
+    let lower = round.lower.context("no lossless rate")?;
     ensure!(round.upper.is_none_or(|upper| upper > lower), "{round:?}");
-    // The first and the last packet lie at the edges of their time.
+    // The first and the last packet are at the edges of the measured duration, hence the tolerance.
     let most = lower * cell.children as f64 * 1.1;
     ensure!(round.copies_per_s > 0.0 && round.copies_per_s <= most, "{round:?}");
     ensure!(round.end != SearchEndReason::BelowMin && round.disordered == 0, "{round:?}");
     let half = round.half_rate.as_ref().context("no trial at half the rate")?;
     ensure!(half.copies > 0 && half.rate < lower * 0.6, "{round:?}");
     let (first, last) =
-        cell.first_copy_ns.as_ref().zip(cell.last_copy_ns.as_ref()).context("no time")?;
-    let direct = cell.direct_ns.as_ref().context("no time without a relay")?;
+        cell.first_copy_ns.as_ref().zip(cell.last_copy_ns.as_ref()).context("no copy delay")?;
+    let direct = cell.direct_ns.as_ref().context("no delay without a relay")?;
     ensure!(direct.count > 0 && direct.p50 < last.p50, "{direct:?}, {last:?}");
     ensure!(first.count > 0 && first.p50 > 0 && last.p50 >= first.p50, "{first:?}, {last:?}");
     ensure!(first.count.abs_diff(last.count) <= half.lost + first.count / 10, "{first:?} {last:?}");
@@ -87,7 +88,8 @@ fn check(cell: &RelayConfigurationResult) -> Result<()> {
     Ok(())
 }
 
-/// Two sizes, two numbers of children, two engines: eight totals in a table, a page and a file.
+/// Checks that two sizes, two numbers of children and two engines give eight totals in a table, a
+/// page and a file.
 fn totals_are_found_and_add_up() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let page = directory.path().join("page.html");
@@ -112,19 +114,19 @@ fn totals_are_found_and_add_up() -> Result<()> {
     }
     ensure!(!result.findings.iter().any(|one| one.code == FindingCode::CountsDisagree));
     let table = String::from_utf8_lossy(&output.stdout);
-    for sign in ["64 B: copies per second", "children", "sendmmsg", "CPU/copy", "Without a relay"] {
-        ensure!(table.contains(sign), "no '{sign}' in {table}");
+    for text in ["64 B: copies per second", "children", "sendmmsg", "CPU/copy", "Without a relay"] {
+        ensure!(table.contains(text), "no '{text}' in {table}");
     }
-    ensure!(fs::read_to_string(&page)?.contains("id=\"plot-totals\""), "no plot on the page");
-    nothing_is_left_over(directory.path(), 2)
+    ensure!(fs::read_to_string(&page)?.contains("id=\"plot-totals\""), "no plot in the report");
+    check_nothing_left(directory.path(), 2)
 }
 
-/// A relay that may send no more than so many copies is found to send so many, and less than one
-/// without that limit.
+/// Checks that a relay with a copy rate limit is found to have about that rate, and a lower one
+/// than a relay without the limit.
 fn packets_missed_by_receivers_lower_the_rate() -> Result<()> {
     const LIMIT: f64 = 2_000.0;
     let directory = tempfile::TempDir::new()?;
-    // A busy machine holds a relay up now and then.
+    // A busy host delays a relay now and then.
     let arguments = ["--sizes", "64", "--children", "2", "--engines", "send", "--loss-ratio", "2%"];
     let total = |limited: bool| -> Result<f64> {
         let mut command = bench(directory.path(), &arguments)?;
@@ -133,18 +135,18 @@ fn packets_missed_by_receivers_lower_the_rate() -> Result<()> {
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let result = result(directory.path())?;
         let cell = result.cell(64, 2, RelayEngineKind::Send).context("no cell")?;
-        let round = cell.repetitions.first().context("no round")?;
-        ensure!(!limited || round.upper.is_some(), "no loss was met: {round:?}");
+        let round = cell.repetitions.first().context("no repetition")?;
+        ensure!(!limited || round.upper.is_some(), "no loss at the limit: {round:?}");
         cell.copies_per_s().context("no rate")
     };
     let (limited, free) = (total(true)?, total(false)?);
-    // A tenth of a second's worth may come at once.
+    // The limiter allows bursts of 100 ms worth of copies.
     ensure!((LIMIT * 0.5..LIMIT * 4.0).contains(&limited), "{limited} with a limit of {LIMIT}");
     ensure!(free > limited * 1.5, "{free} without a limit, {limited} with one");
     Ok(())
 }
 
-/// Ctrl-C ends it with what there is, and it says so.
+/// Checks that SIGINT ends the experiment with its partial result, which has a finding about it.
 fn an_interrupted_experiment_keeps_its_result() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let mut command = bench(directory.path(), &["--sizes", "64", "--engines", "send"])?;
@@ -157,12 +159,12 @@ fn an_interrupted_experiment_keeps_its_result() -> Result<()> {
     let result = result(directory.path())?;
     ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted), "{result:?}");
     ensure!(result.cells.len() < 64, "{} cells", result.cells.len());
-    nothing_is_left_over(directory.path(), 1)
+    check_nothing_left(directory.path(), 1)
 }
 
-/// A relay that is killed is no relay that loses everything: the result says what happened, keeps
-/// what was measured before, and the command ends with status 1.
-fn a_relay_that_dies_is_named() -> Result<()> {
+/// Checks that a killed relay is not reported as one that loses everything: the result names the
+/// failure and keeps earlier measurements, and the command ends with status 1.
+fn killed_relay_is_reported() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let mut command = bench(directory.path(), &["--sizes", "64", "--engines", "send"])?;
     command.args(["--children", "1..64:1"]).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -170,7 +172,7 @@ fn a_relay_that_dies_is_named() -> Result<()> {
     thread::sleep(Duration::from_secs(4));
     let begun = Instant::now();
     let relay = loop {
-        // In the middle of a search: it has been there for a while.
+        // Only a relay that already ran 150 ms ago is in the middle of a search.
         let before = relays(directory.path())?;
         thread::sleep(Duration::from_millis(150));
         if let Some((process, _)) =
@@ -178,7 +180,7 @@ fn a_relay_that_dies_is_named() -> Result<()> {
         {
             break process;
         }
-        ensure!(begun.elapsed() < TIMEOUT, "no relay runs");
+        ensure!(begun.elapsed() < TIMEOUT, "no relay found");
     };
     ensure!(Command::new("kill").args(["-9", &relay]).status()?.success(), "cannot kill {relay}");
     let output = running.wait_with_output()?;
@@ -193,12 +195,13 @@ fn a_relay_that_dies_is_named() -> Result<()> {
     let ended = result.findings.iter().find(|one| one.code == FindingCode::EngineFailed);
     ensure!(ended.is_some_and(|one| one.message.contains("send, 64 B, ")), "{:?}", result.findings);
     ensure!((1..64).contains(&result.cells.len()), "{} cells", result.cells.len());
-    nothing_is_left_over(directory.path(), 1)
+    check_nothing_left(directory.path(), 1)
 }
 
-/// One line and the status for the mistake; an ordinary user is told what is missing.
+/// Checks that a wrong option is refused in one line with its status, and so is the command for an
+/// unprivileged user.
 fn impossible_requests_are_refused() -> Result<()> {
-    for (arguments, sign) in [
+    for (arguments, text) in [
         (["--sizes", "16"], "24 to 1472"),
         (["--children", "0"], "too little"),
         (["--children", "1025"], "1 to 1024"),
@@ -211,7 +214,7 @@ fn impossible_requests_are_refused() -> Result<()> {
         let output = run_to_end(command.args(["bench", "relay"]).args(arguments), TIMEOUT)?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {stderr}", output.status);
-        ensure!(stderr.contains(sign) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(text) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     let user = UnprivilegedCopy::new()?;
     let output =

@@ -1,6 +1,6 @@
-//! A headless Chromium that scenarios look at pages with: one process, driven over a pair of pipes
-//! by its debugging protocol, in a network namespace of its own in which not even loopback is up.
-//! It knows pages, keys and pointers; what has to hold of a page is for the scenarios.
+//! Headless Chromium that renders pages for scenarios: one process, driven over a pair of pipes by
+//! its debugging protocol, in its own network namespace without even loopback. It provides pages,
+//! keys and pointers; the scenarios contain the assertions.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -17,14 +17,14 @@ use horolog_sys::namespace::die_with_parent;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The browser's own name.
+/// Name of the browser's program.
 pub(crate) const PROGRAM: &str = "chromium";
-/// For an answer, from a browser on a busy machine.
+/// Timeout of a response from a browser on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// For its end after it was told to.
+/// Timeout of the exit after `Browser.close`.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// No sandbox, since root may not have one; nothing that asks the network by itself.
+/// Arguments: no sandbox, which root cannot use, and no network requests by the browser itself.
 const ARGUMENTS: [&str; 14] = [
     "--headless",
     "--no-sandbox",
@@ -42,12 +42,12 @@ const ARGUMENTS: [&str; 14] = [
     "--force-device-scale-factor=1",
 ];
 
-/// A running browser with one page.
+/// Running browser with one page.
 pub(crate) struct Browser {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
-    /// What was told without being asked, since it was last taken.
+    /// Events received since they were last taken.
     events: Vec<Value>,
     calls: u64,
     session: Option<String>,
@@ -55,10 +55,10 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts it, with an empty page of this many pixels.
+    /// Starts the browser with an empty page of `width` by `height` pixels.
     pub(crate) fn start(width: u32, height: u32) -> Result<Self> {
         let profile = TempDir::new()?;
-        // What it is told comes in on its descriptor 3, what it tells goes out on 4.
+        // The browser reads commands from descriptor 3 and writes messages to descriptor 4.
         let script = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
         let mut command = Command::new("unshare");
         command.args(["--net", "sh", "-c", script, "sh", PROGRAM]).args(ARGUMENTS);
@@ -70,10 +70,10 @@ impl Browser {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(words);
         let mut child = die_with_parent(&mut command).spawn().context("cannot run unshare")?;
         let to = child.stdin.take().context("no pipe")?;
-        let from = listen(child.stdout.take().context("no pipe")?);
+        let from = read_messages(child.stdout.take().context("no pipe")?);
         let (events, calls, session) = (Vec::new(), 0, None);
         let mut browser = Self { child, to, from, events, calls, session, _profile: profile };
-        browser.make_page(width, height).context("the browser does not do as it is told")?;
+        browser.make_page(width, height).context("cannot create a page")?;
         Ok(browser)
     }
 
@@ -89,7 +89,7 @@ impl Browser {
         self.resize(width, height)
     }
 
-    /// Says what to do and waits for the answer.
+    /// Sends a command and waits for its response.
     pub(crate) fn call(&mut self, method: &str, parameters: impl Into<Value>) -> Result<Value> {
         self.calls += 1;
         let mut message =
@@ -112,24 +112,24 @@ impl Browser {
     }
 
     fn next(&mut self) -> Result<Value> {
-        self.from.recv_timeout(TIMEOUT).map_err(|_| anyhow!("the browser says nothing more"))
+        self.from.recv_timeout(TIMEOUT).map_err(|_| anyhow!("no message from the browser"))
     }
 
-    /// Opens a file and waits until it is there.
+    /// Opens a file and waits until it is loaded.
     pub(crate) fn open(&mut self, file: &Path) -> Result<()> {
         self.events.clear();
         let url = format!("file://{}", file.display());
         let opened = self.call("Page.navigate", json!({ "url": url }))?;
         ensure!(opened["errorText"].is_null(), "{url}: {}", opened["errorText"]);
-        let is_there = |event: &Value| event["method"] == "Page.loadEventFired";
-        while !self.events.iter().any(is_there) {
+        let is_loaded = |event: &Value| event["method"] == "Page.loadEventFired";
+        while !self.events.iter().any(is_loaded) {
             let event = self.next()?;
             self.events.push(event);
         }
         Ok(())
     }
 
-    /// What a function of the page's says.
+    /// Evaluates a JavaScript expression in the page.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Result<Value> {
         let query =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
@@ -138,13 +138,14 @@ impl Browser {
         Ok(response["result"]["value"].take())
     }
 
-    /// What went wrong in the page since it was opened, and whatever it asked for but itself.
-    pub(crate) fn complaints(&mut self) -> Vec<String> {
+    /// Takes the errors of the page since it was opened, including requests for anything but the
+    /// page.
+    pub(crate) fn take_errors(&mut self) -> Vec<String> {
         let events = std::mem::take(&mut self.events);
-        events.iter().filter_map(complaint).collect()
+        events.iter().filter_map(page_error).collect()
     }
 
-    /// Another size of the page.
+    /// Resizes the page.
     pub(crate) fn resize(&mut self, width: u32, height: u32) -> Result<()> {
         let size = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
@@ -153,15 +154,15 @@ impl Browser {
         self.settle()
     }
 
-    /// Waits until what has to be drawn again has been.
+    /// Waits until pending changes are rendered.
     fn settle(&mut self) -> Result<()> {
         const FRAMES: &str = "new Promise((done) => requestAnimationFrame(() => \
                               requestAnimationFrame(() => requestAnimationFrame(done))))";
         self.evaluate(FRAMES).map(drop)
     }
 
-    /// As on `screen` or on paper (`print`), in the `light` or in the `dark`.
-    pub(crate) fn shown_on(&mut self, media: &str, scheme: &str) -> Result<()> {
+    /// Emulates a medium (`screen` or `print`) and a colour scheme (`light` or `dark`).
+    pub(crate) fn emulate_media(&mut self, media: &str, scheme: &str) -> Result<()> {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         let parameters = json!({ "media": media, "features": features });
         self.call("Emulation.setEmulatedMedia", parameters)?;
@@ -178,7 +179,7 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", event).map(drop)
     }
 
-    /// Presses a key and lets go of it.
+    /// Presses and releases a key.
     pub(crate) fn key(&mut self, key: &str, code: u32) -> Result<()> {
         for what in ["rawKeyDown", "keyUp"] {
             let event = json!({
@@ -189,11 +190,11 @@ impl Browser {
         Ok(())
     }
 
-    /// The whole page as it looks, to a file.
-    pub(crate) fn picture(&mut self, file: &Path) -> Result<()> {
+    /// Writes a screenshot of the whole page to a file.
+    pub(crate) fn screenshot(&mut self, file: &Path) -> Result<()> {
         let parameters = json!({ "captureBeyondViewport": true });
         let shot = self.call("Page.captureScreenshot", parameters)?;
-        let bytes = STANDARD.decode(shot["data"].as_str().context("no picture")?)?;
+        let bytes = STANDARD.decode(shot["data"].as_str().context("no screenshot")?)?;
         Ok(std::fs::write(file, bytes)?)
     }
 }
@@ -201,7 +202,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         self.session = None;
-        // Told so, it takes its own children along.
+        // On this command the browser also ends its child processes.
         let _ = self.call("Browser.close", json!({}));
         let began = Instant::now();
         while began.elapsed() < END_TIMEOUT && matches!(self.child.try_wait(), Ok(None)) {
@@ -212,8 +213,8 @@ impl Drop for Browser {
     }
 }
 
-/// What the browser tells, message by message.
-fn listen(pipe: ChildStdout) -> Receiver<Value> {
+/// Returns a channel of the browser's messages, which a thread reads.
+fn read_messages(pipe: ChildStdout) -> Receiver<Value> {
     let (to, from) = mpsc::channel();
     thread::spawn(move || {
         for message in BufReader::new(pipe).split(0) {
@@ -227,16 +228,16 @@ fn listen(pipe: ChildStdout) -> Receiver<Value> {
     from
 }
 
-/// What an event holds against the page.
-fn complaint(event: &Value) -> Option<String> {
+/// Returns the error that an event reports, if any.
+fn page_error(event: &Value) -> Option<String> {
     let parameters = &event["params"];
     match event["method"].as_str()? {
         "Runtime.exceptionThrown" => Some(parameters["exceptionDetails"].to_string()),
         "Runtime.consoleAPICalled" => Some(parameters["args"].to_string()),
-        // What violates the content security policy is among these.
+        // These include violations of the content security policy.
         "Log.entryAdded" => Some(parameters["entry"].to_string()),
         "Network.requestWillBeSent" if parameters["type"] != "Document" => {
-            Some(format!("it asks for {}", parameters["request"]["url"]))
+            Some(format!("the page requests {}", parameters["request"]["url"]))
         }
         _ => None,
     }

@@ -1,7 +1,7 @@
-//! Scenarios of a server that is calibrated by a receiver at a pseudo-terminal, and of who takes
-//! what it gives on. No machine of these tests has a pulse, so here are sentences alone, and what
-//! is said where a device is missing. The clock is this machine's own, so every server here is told
-//! to leave it alone (`--no-clock-control`), or has no right to touch it.
+//! Scenarios of a server that is calibrated by a receiver at a pseudo-terminal, and of the
+//! consumers of its samples. Test hosts have no pulse input, so only sentences and errors of
+//! missing devices are covered. Every server here uses `--no-clock-control` or lacks the privilege
+//! to set the clock, because the clock is that of the host.
 
 use std::fs;
 use std::path::Path;
@@ -16,23 +16,22 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::chronyd::Client;
+use crate::chronyd::ChronydClient;
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::scenario::Need;
-use crate::server_sandbox::is_confined;
-use crate::server_sources::{Unit, is_unsynchronised, state_of, wait_until};
+use crate::server_sandbox::check_confined;
+use crate::server_sources::{ShmUnit, is_unsynchronised, source_state, wait_until};
 use crate::{ROOT, calibration, client, scenarios};
 
-/// The receiver is ahead of the system clock by so much.
-const TRUTH: Span = Span::from_ms(2_700);
-/// The time of a sentence is taken to be half a second after the second that it names.
+/// Offset of the receiver from the system clock.
+const RECEIVER_OFFSET: Span = Span::from_ms(2_700);
+/// Maximum error: the server assumes that a sentence is sent half a second after its second.
 const ERROR_MAX: Span = Span::from_ms(600);
-/// Units that nobody else uses.
+/// Unit of shared memory that no other scenario uses.
 const UNIT: u8 = 215;
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, calibration:
         sentences_alone_are_served_and_exported,
@@ -43,26 +42,26 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A server that follows this receiver and leaves the clock alone.
-fn calibrated(lab: &Lab, receiver: &Path, more: &[&str]) -> Result<Server> {
+/// Starts a server that is calibrated by the receiver and does not control the clock.
+fn start_calibrated(lab: &Lab, receiver: &Path, more: &[&str]) -> Result<Server> {
     let gnss = format!("{}:115200", receiver.display());
     let mut arguments = vec!["--gnss", &gnss, "--no-clock-control", "--sandbox", "required"];
     arguments.extend(more);
     let at = server_address(lab, false)?;
-    Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)
+    Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments)
 }
 
 fn is_near(offset: Span) -> bool {
-    (TRUTH - ERROR_MAX..TRUTH + ERROR_MAX).contains(&offset)
+    (RECEIVER_OFFSET - ERROR_MAX..RECEIVER_OFFSET + ERROR_MAX).contains(&offset)
 }
 
-/// Waits until the calibration is in this state.
+/// Waits until the calibration is in the given state, and returns its status.
 fn await_state(server: &Server, state: &str) -> Result<Value> {
     wait_until(state, || Ok(server.status()?["calibration"]["state"] == state))?;
     Ok(server.status()?["calibration"].take())
 }
 
-/// Waits until the calibration says this of why it has no time.
+/// Waits until the calibration reports `why` as the reason for having no time.
 fn await_reason(server: &Server, why: &str) -> Result<()> {
     wait_until(why, || {
         let reason = server.status()?["calibration"]["reason"].take();
@@ -70,23 +69,24 @@ fn await_reason(server: &Server, why: &str) -> Result<()> {
     })
 }
 
-/// The time of the sentences is served, to the half second that they are sure to; another server
-/// takes it from shared memory and over a socket; and weeks that were miscounted are not served.
+/// Checks that the time of the sentences is served within their error bound of half a second, that
+/// another server reads it from shared memory and over a socket, and that miscounted weeks are not
+/// served.
 fn sentences_alone_are_served_and_exported() -> Result<()> {
-    let _unit = Unit(UNIT);
+    let _unit = ShmUnit(UNIT);
     let directory = TempDir::new()?;
     let (name, socket) = (directory.path().join("gnss"), directory.path().join("ours.sock"));
-    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
     let outputs = ["--coarse-output", "--shm-output", &unit, "--sock-output", &socket];
-    let server = calibrated(&lab, &name, &outputs)?;
+    let server = start_calibrated(&lab, &name, &outputs)?;
     let status = await_state(&server, "coarse")?;
-    is_confined(&server.status()?)?;
+    check_confined(&server.status()?)?;
     ensure!(status["controls_clock"] == false, "{status}");
     ensure!(status["sentences"]["accepted"].as_u64() > Some(0), "{status}");
-    wait_until("its time is served", || {
+    wait_until("the receiver's time is served", || {
         let reply = client::query_from(lab.client(), at)?;
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
         Ok(!is_unsynchronised(&reply.header))
@@ -96,23 +96,24 @@ fn sentences_alone_are_served_and_exported() -> Result<()> {
     ensure!(&header.reference_id == b"GNSS", "{header:?}");
     ensure!(header.root_dispersion.to_span() > Span::from_ms(499), "{header:?}");
 
-    // The second server makes the socket long after the first one began to send.
+    // The second server makes the socket long after the first one began to send to it.
     let second = (lab.client().first_interface().ipv4, 1123).into();
     let sources = [format!("shm:{UNIT}"), format!("sock:{socket}")];
     let arguments = ["--source", &sources[0], "--source", &sources[1]];
-    let taker = Server::start_as(lab.client(), Engine::Socket, &[second], &arguments)?;
-    wait_until("both outputs are taken", || {
+    let consumer =
+        Server::start_without_local(lab.client(), Engine::Socket, &[second], &arguments)?;
+    wait_until("both outputs are used", || {
         let is_used = |state: String| state == "selected" || state == "truechimer";
-        Ok(is_used(state_of(&taker, "shm")?) && is_used(state_of(&taker, "sock")?))
+        Ok(is_used(source_state(&consumer, "shm")?) && is_used(source_state(&consumer, "sock")?))
     })?;
-    wait_until("what they say is served", || {
+    wait_until("the time of the outputs is served", || {
         let reply = client::query_from(lab.server(), second)?;
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
         Ok(!is_unsynchronised(&reply.header))
     })?;
-    taker.end("TERM")?;
+    consumer.end("TERM")?;
 
-    receiver.set_offset(week_rollover_offset(TRUTH, 1));
+    receiver.set_offset(week_rollover_offset(RECEIVER_OFFSET, 1));
     wait_until("miscounted weeks are not served", || {
         let reply = client::query_from(lab.client(), at)?;
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
@@ -121,15 +122,15 @@ fn sentences_alone_are_served_and_exported() -> Result<()> {
     await_reason(&server, "reported time is 1024 weeks ahead")?;
     receiver.disconnect();
     await_reason(&server, "its line was closed")?;
-    receiver.set_offset(TRUTH);
+    receiver.set_offset(RECEIVER_OFFSET);
     receiver.reconnect(&name)?;
     await_state(&server, "coarse")?;
     server.end("TERM")?;
     Ok(())
 }
 
-/// The last measured offset that chronyd has of a reference clock, in seconds: positive where its
-/// own clock is ahead.
+/// Returns the last offset in seconds that chronyd measured of a reference clock; positive if the
+/// local clock is ahead.
 fn offset_of(sources: &str, name: &str) -> Option<f64> {
     let line = sources.lines().find(|line| line.starts_with('#') && line.contains(name))?;
     let fields: Vec<_> = line.split(',').collect();
@@ -137,24 +138,24 @@ fn offset_of(sources: &str, name: &str) -> Option<f64> {
     fields.get(8)?.parse().ok().filter(|_| was_reached)
 }
 
-/// chronyd, which starts after the server and leaves the clock alone, reads the offset of the
-/// receiver from shared memory and from a socket of its own.
+/// Checks that a chronyd that starts after the server, without control of the clock, reads the
+/// offset of the receiver from shared memory and from its own socket.
 fn chronyd_reads_exported_samples() -> Result<()> {
-    let _unit = Unit(UNIT);
+    let _unit = ShmUnit(UNIT);
     let directory = TempDir::new()?;
     let (name, socket) = (directory.path().join("gnss"), directory.path().join("chrony.sock"));
-    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
     let outputs = ["--coarse-output", "--shm-output", &unit, "--sock-output", &socket];
-    let server = calibrated(&lab, &name, &outputs)?;
+    let server = start_calibrated(&lab, &name, &outputs)?;
     await_state(&server, "coarse")?;
     let lines = [
         format!("refclock SHM {UNIT}:perm=0666 refid SHMH poll 1 noselect"),
         format!("refclock SOCK {socket} refid SOKH poll 1 noselect"),
     ];
-    let chronyd = Client::start(lab.client(), &lines, |_| Ok(()))?;
-    wait_until("chronyd has the receiver's offset by both", || {
+    let chronyd = ChronydClient::start(lab.client(), &lines, |_| Ok(()))?;
+    wait_until("chronyd reads the receiver's offset from both outputs", || {
         let sources = chronyd.query("-c sources")?;
         let offsets = ["SHMH", "SOKH"].map(|name| offset_of(&sources, name));
         let is_right = |offset: f64| is_near(Span::from_ns((-offset * 1e9) as i64));
@@ -166,11 +167,11 @@ fn chronyd_reads_exported_samples() -> Result<()> {
     Ok(())
 }
 
-/// What is missing, or cannot be, is named in one line.
+/// Checks that an absent or unsuitable device, or a wrong option, is named in the error.
 fn missing_devices_are_named() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     for (arguments, expected) in [
         (["--pps", "/dev/pps77"].as_slice(), "/dev/pps77: no such device"),
@@ -186,19 +187,19 @@ fn missing_devices_are_named() -> Result<()> {
         ),
         (&["--local"], "cannot be used with"),
     ] {
-        let Err(error) = calibrated(&lab, &name, arguments) else {
-            anyhow::bail!("{arguments:?} is taken");
+        let Err(error) = start_calibrated(&lab, &name, arguments) else {
+            anyhow::bail!("{arguments:?} is accepted");
         };
         ensure!(error.to_string().contains(expected), "{arguments:?}: {error}");
     }
-    let Err(error) = calibrated(&lab, Path::new("/dev/there-is-none"), &[]) else {
-        anyhow::bail!("a line that is not there is taken");
+    let Err(error) = start_calibrated(&lab, Path::new("/dev/there-is-none"), &[]) else {
+        anyhow::bail!("an absent serial line is accepted");
     };
     ensure!(error.to_string().contains("no such serial line"), "{error}");
     Ok(())
 }
 
-/// Something that has the name and the rights of a daemon that steers the clock, and does not.
+/// Program with the name and the privileges of a daemon that steers the clock, without doing so.
 struct FakeDaemon(Child);
 
 impl FakeDaemon {
@@ -211,18 +212,18 @@ impl FakeDaemon {
 
 impl Drop for FakeDaemon {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// While another steers the clock, or without the right to, there is no start; and one line says
-/// what to do. The server has no right to set the clock here in any case.
+/// Checks that a server refuses to start, with advice in one line, while another daemon steers the
+/// clock or without the privilege to set it. The server here lacks the privilege in any case.
 fn a_clock_steered_by_another_daemon_is_not_touched() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.to_string();
     let refusal = || -> Result<String> {
@@ -231,7 +232,7 @@ fn a_clock_steered_by_another_daemon_is_not_touched() -> Result<()> {
         command.args(["serve", "--engine", "socket", "--listen", &at, "--gnss"]).arg(&name);
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.code() == Some(3), "{output:?}");
-        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        let stderr = String::from_utf8(output.stderr).context("stderr is not UTF-8")?;
         ensure!(stderr.lines().count() == 1, "{stderr}");
         Ok(stderr)
     };
@@ -240,10 +241,9 @@ fn a_clock_steered_by_another_daemon_is_not_touched() -> Result<()> {
     ensure!(steered.contains("already steers the system clock"), "{steered}");
     ensure!(steered.contains("--no-clock-control"), "{steered}");
     drop(daemon);
-    // Others may run on this machine, with or without this scenario.
-    let without = refusal()?;
-    let is_named =
-        without.contains("requires CAP_SYS_TIME") || without.contains("steers the system");
-    ensure!(is_named && without.contains("--no-clock-control"), "{without}");
+    // Other daemons may steer the clock of the host, independently of this scenario.
+    let stderr = refusal()?;
+    let is_named = stderr.contains("requires CAP_SYS_TIME") || stderr.contains("steers the system");
+    ensure!(is_named && stderr.contains("--no-clock-control"), "{stderr}");
     Ok(())
 }

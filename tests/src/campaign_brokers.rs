@@ -1,6 +1,5 @@
-//! Scenarios of campaigns and their brokers: one whose users are known by tokens of an operator,
-//! and three that keep everything together, of which one dies. Tokens are made here as `nsc` makes
-//! them.
+//! Scenarios of campaigns and their brokers: one that knows its users by an operator's tokens, and
+//! a cluster of three, one of which fails. The tokens are made as by `nsc`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +15,8 @@ use nkeys::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::campaign_lab::{Field, NATS_PORT, Nats, Program, TIMEOUT, timers};
-use crate::campaign_nats::all_done;
+use crate::campaign_lab::{CampaignTestbed, NATS_PORT, NatsServer, Program, TIMEOUT, timer_plan};
+use crate::campaign_nats::check_all_done;
 use crate::process::{run_to_end, write_secret};
 use crate::scenario::{Need, in_path};
 use crate::{campaign_brokers, scenarios};
@@ -31,7 +30,7 @@ pub(crate) fn all() -> Vec<Trial> {
     ))
 }
 
-/// A token about `subject`, signed by `by`.
+/// Returns a token about `subject`, signed by `by`.
 fn token(by: &KeyPair, subject: &str, nats: &Value, expires: Option<u64>) -> Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut claims = json!({
@@ -48,8 +47,8 @@ fn token(by: &KeyPair, subject: &str, nats: &Value, expires: Option<u64>) -> Res
     Ok(format!("{text}.{signature}"))
 }
 
-/// The claims of an account, with room for what is kept or without.
-fn account(keeps: bool) -> Value {
+/// Returns the claims of an account, with or without permission to use storage.
+fn account_claims(keeps: bool) -> Value {
     let room = if keeps { -1 } else { 0 };
     json!({ "type": "account", "version": 2, "limits": {
         "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true,
@@ -58,8 +57,15 @@ fn account(keeps: bool) -> Value {
     } })
 }
 
-/// A file of credentials: a user's token by an account, and a user's key.
-fn credentials(path: &Path, by: &KeyPair, user: &KeyPair, key: &KeyPair, old: bool) -> Result<()> {
+/// Writes a credentials file: the token of `user`, signed by the account `by`, and the seed of
+/// `key`; `old` makes the token expired.
+fn write_credentials(
+    path: &Path,
+    by: &KeyPair,
+    user: &KeyPair,
+    key: &KeyPair,
+    old: bool,
+) -> Result<()> {
     let claims = json!({ "type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1 });
     let token = token(by, &user.public_key(), &claims, old.then_some(1))?;
     let text = format!(
@@ -76,19 +82,20 @@ pub(crate) fn account_credentials_are_accepted() -> Result<()> {
     let claims = json!({ "type": "operator", "version": 2 });
     let operator_token = token(&operator, &operator.public_key(), &claims, None)?;
     let [system_name, own_name] = [&system, &own].map(KeyPair::public_key);
-    let system_token = token(&operator, &system_name, &account(false), None)?;
-    let own_token = token(&operator, &own_name, &account(true), None)?;
+    let system_token = token(&operator, &system_name, &account_claims(false), None)?;
+    let own_token = token(&operator, &own_name, &account_claims(true), None)?;
     let configuration = format!(
         "operator: {operator_token}\nsystem_account: {system_name}\nresolver: MEMORY\n\
          resolver_preload: {{ {system_name}: {system_token}, {own_name}: {own_token} }}"
     );
-    let mut field = Field::without_agents(1, |host| Nats::start(host, &configuration))?;
+    let mut field =
+        CampaignTestbed::without_agents(1, |host| NatsServer::start(host, &configuration))?;
     let path = |name: &str| field.directory.path().join(name);
     let user = KeyPair::new_user();
-    credentials(&path("right"), &own, &user, &user, false)?;
-    credentials(&path("foreign"), &other, &user, &user, false)?;
-    credentials(&path("stolen"), &own, &user, &KeyPair::new_user(), false)?;
-    credentials(&path("old"), &own, &user, &user, true)?;
+    write_credentials(&path("right"), &own, &user, &user, false)?;
+    write_credentials(&path("foreign"), &other, &user, &user, false)?;
+    write_credentials(&path("stolen"), &own, &user, &KeyPair::new_user(), false)?;
+    write_credentials(&path("old"), &own, &user, &user, true)?;
     for wrong in ["foreign", "stolen", "old"] {
         let mut list = field.lab.client().command(crate::process::binary()?);
         list.args(["campaign", "list", "--creds"]).arg(path(wrong));
@@ -101,12 +108,12 @@ pub(crate) fn account_credentials_are_accepted() -> Result<()> {
     }
     let right = path("right").display().to_string();
     field.start_agent(1, &["--creds", &right])?;
-    let mut controller = field.run(&timers(1, 1), &["--creds", &right])?;
-    all_done(&field.result(&mut controller, 0)?, 1)
+    let mut controller = field.run(&timer_plan(1, 1), &["--creds", &right])?;
+    check_all_done(&field.result(&mut controller, 0)?, 1)
 }
 
-/// The configuration of one of three servers that keep everything together.
-fn of_three(number: u16, store: &Path) -> String {
+/// Returns the configuration of one of three servers in a cluster.
+fn cluster_configuration(number: u16, store: &Path) -> String {
     let route = |number: u16| format!("\"nats://127.0.0.1:{}\"", 6_222 + number);
     let routes: Vec<_> = (0..3).map(route).collect();
     format!(
@@ -118,17 +125,17 @@ fn of_three(number: u16, store: &Path) -> String {
     )
 }
 
-/// The first of them, which is the field's.
-fn first(host: &LabHost) -> Result<Nats> {
+/// Starts the first server of the cluster, which belongs to the testbed.
+fn start_first_server(host: &LabHost) -> Result<NatsServer> {
     let directory = TempDir::new()?;
-    let configuration = of_three(0, &directory.path().join("store"));
-    Nats::bare(host, directory, &configuration)
+    let configuration = cluster_configuration(0, &directory.path().join("store"));
+    NatsServer::start_bare(host, directory, &configuration)
 }
 
-/// Another one, and where it says what it does.
-fn further(host: &LabHost, directory: &Path, number: u16) -> Result<(Program, PathBuf)> {
+/// Starts another server of the cluster, and returns it with the path of its log.
+fn start_other_server(host: &LabHost, directory: &Path, number: u16) -> Result<(Program, PathBuf)> {
     let (path, log) = (directory.join(format!("s{number}.conf")), format!("s{number}.log"));
-    let own = of_three(number, &directory.join(format!("s{number}")));
+    let own = cluster_configuration(number, &directory.join(format!("s{number}")));
     fs::write(&path, format!("listen: \"0.0.0.0:{}\"\n{own}\n", NATS_PORT + number))?;
     let program = in_path("nats-server").context("no nats-server in PATH")?;
     let log = directory.join(log);
@@ -136,18 +143,19 @@ fn further(host: &LabHost, directory: &Path, number: u16) -> Result<(Program, Pa
     Ok((program, log))
 }
 
-/// Whether a server says that what agents tell is led by it.
-fn leads(log: &Path) -> bool {
+/// Returns true if a server logged that it leads the stream of reports.
+fn is_stream_leader(log: &Path) -> bool {
     let output = fs::read_to_string(log).unwrap_or_default();
     output.lines().any(|line| line.contains("new stream leader") && line.contains("> HOROLOG'"))
 }
 
-/// The server that leads what agents tell is killed while they measure, and stays away.
+/// Checks that a campaign completes after the leader of the stream of reports is killed during
+/// measurement.
 pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
-    let mut field = Field::without_agents(2, first)?;
+    let mut field = CampaignTestbed::without_agents(2, start_first_server)?;
     let directory = field.directory.path().to_owned();
-    let (mut second, second_log) = further(field.lab.client(), &directory, 1)?;
-    let (mut third, third_log) = further(field.lab.client(), &directory, 2)?;
+    let (mut second, second_log) = start_other_server(field.lab.client(), &directory, 1)?;
+    let (mut third, third_log) = start_other_server(field.lab.client(), &directory, 2)?;
     second.await_output("Server is ready")?;
     third.await_output("Server is ready")?;
     let at = |address: &str| {
@@ -155,7 +163,7 @@ pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
         all.collect::<Vec<_>>().join(",")
     };
     let local = at("127.0.0.1");
-    // They have to find one another first.
+    // The servers form the cluster before they accept a request.
     let began = Instant::now();
     loop {
         let mut list = field.lab.client().command(crate::process::binary()?);
@@ -172,14 +180,14 @@ pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
         let address = field.lab.client().interfaces[number - 1].ipv4.to_string();
         field.start_agent(number, &["--nats", &at(&address), "--replicas", "3"])?;
     }
-    let mut controller = field.run(&timers(2, 4), &["--nats", &local, "--replicas", "3"])?;
+    let mut controller = field.run(&timer_plan(2, 4), &["--nats", &local, "--replicas", "3"])?;
     controller.await_output("timer.2: started")?;
-    if leads(&second_log) {
+    if is_stream_leader(&second_log) {
         second.kill()?;
-    } else if leads(&third_log) {
+    } else if is_stream_leader(&third_log) {
         third.kill()?;
     } else {
         field.nats.crash()?;
     }
-    all_done(&field.result(&mut controller, 0)?, 2)
+    check_all_done(&field.result(&mut controller, 0)?, 2)
 }

@@ -1,5 +1,5 @@
-//! Scenarios of controllers: one that loses an answer of its broker, one that another has taken
-//! over from, one that cannot have an agent, one that ends without all that was measured.
+//! Scenarios of controllers: a lost response of the broker, a takeover by another controller, an
+//! agent that is unavailable, an end without all results.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,16 +12,16 @@ use horolog_campaign::order::{Job, Order, PROTOCOL};
 use horolog_campaign::role::RoleKind;
 use libtest_mimic::Trial;
 
-use crate::campaign_lab::{Field, campaign_of, timers};
-use crate::campaign_nats::{all_done, endings};
-use crate::campaign_proxy::{self, Loss, PROXY_PORT};
+use crate::campaign_lab::{CampaignTestbed, campaign_id, timer_plan};
+use crate::campaign_nats::{check_all_done, job_outcomes};
+use crate::campaign_proxy::{self, PROXY_PORT, ResponseLoss};
 use crate::scenario::Need;
 use crate::{campaign_control, scenarios};
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
-/// Much less than an agent waits for an instant.
-const START_MAX: Duration = Duration::from_secs(20);
-/// Longer than it takes until the broker knows that an agent is free.
+/// Maximum time until an agent is released; much less than its wait for a start time.
+const RELEASE_MAX: Duration = Duration::from_secs(20);
+/// Wait until the broker has stored that an agent is free.
 const RELEASE_TIME: Duration = Duration::from_secs(4);
 
 pub(crate) fn all() -> Vec<Trial> {
@@ -38,18 +38,18 @@ pub(crate) fn all() -> Vec<Trial> {
     ))
 }
 
-/// The broker has the instant for the first agent, nobody hears so, and the others cannot be told
-/// before it is over.
+/// Checks that no second start time is set if the broker stores the one of the first agent but its
+/// response is lost, and the other agent cannot be reached before that time has passed.
 pub(crate) fn a_lost_broker_response_sets_no_second_start_time() -> Result<()> {
-    let field = Field::new(2)?;
+    let field = CampaignTestbed::new(2)?;
     let subject = "$KV.horolog-orders.n1".to_owned();
-    // Behind the order itself.
-    let loss = Loss { subject, number: 2, away: Duration::from_secs(4) };
-    campaign_proxy::open(field.lab.client(), loss)?;
+    // The first message on the subject is the order itself.
+    let loss = ResponseLoss { subject, number: 2, outage: Duration::from_secs(4) };
+    campaign_proxy::open_proxy(field.lab.client(), loss)?;
     let proxy = format!("nats://127.0.0.1:{PROXY_PORT}");
-    let mut controller = field.run(&timers(2, 1), &["--nats", &proxy])?;
+    let mut controller = field.run(&timer_plan(2, 1), &["--nats", &proxy])?;
     let result = field.result(&mut controller, 1)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     ensure!(endings["timer.1"] == "done" && endings["timer.2"] == "refused", "{endings:?}");
     ensure!(
         !result["findings"].to_string().contains("start-times-differ"),
@@ -61,9 +61,9 @@ pub(crate) fn a_lost_broker_response_sets_no_second_start_time() -> Result<()> {
 }
 
 pub(crate) fn a_superseded_controller_changes_nothing() -> Result<()> {
-    let field = Field::new(2)?;
-    let mut first = field.run(&timers(2, 6), &[])?;
-    let campaign = campaign_of(&mut first)?;
+    let field = CampaignTestbed::new(2)?;
+    let mut first = field.run(&timer_plan(2, 6), &[])?;
+    let campaign = campaign_id(&mut first)?;
     first.await_output("timer.2: started")?;
     first.signal("STOP")?;
     let mut second = field.resume(&campaign, &["--grace", "5s"])?;
@@ -71,11 +71,11 @@ pub(crate) fn a_superseded_controller_changes_nothing() -> Result<()> {
     first.signal("CONT")?;
     ensure!(first.wait()?.code() == Some(3), "{}", first.output());
     ensure!(first.output().contains("another controller took over"), "{}", first.output());
-    all_done(&field.result(&mut second, 0)?, 2)
+    check_all_done(&field.result(&mut second, 0)?, 2)
 }
 
-/// An order of another campaign for the second agent, which has not seen it yet.
-fn order_of_another() -> Result<Order> {
+/// Returns an order of another campaign for the second agent, which has not received it yet.
+fn other_campaign_order() -> Result<Order> {
     let job = Job {
         id: "other.1".parse()?,
         kind: RoleKind::HostTimer,
@@ -110,13 +110,13 @@ fn store_order(order: Order) -> Result<()> {
 }
 
 pub(crate) fn an_occupied_agent_leaves_the_others_free() -> Result<()> {
-    let mut field = Field::new(2)?;
+    let mut field = CampaignTestbed::new(2)?;
     let second = field.agents.remove(&2).context("no agent")?;
-    // It is known as free, and has an order that it does not see before this campaign's is given.
+    // The agent is listed as free, but has an order that it will read before that of this campaign.
     second.signal("STOP")?;
-    let order = order_of_another()?;
+    let order = other_campaign_order()?;
     field.lab.client().run(|| store_order(order))??;
-    let mut controller = field.run(&timers(2, 1), &[])?;
+    let mut controller = field.run(&timer_plan(2, 1), &[])?;
     let first = field.agents.get_mut(&1).context("no agent")?;
     first.await_output("executing timers")?;
     second.signal("CONT")?;
@@ -125,48 +125,49 @@ pub(crate) fn an_occupied_agent_leaves_the_others_free() -> Result<()> {
     ensure!(output.contains("agent n2 is busy with campaign another-1"), "{output}");
     let began = Instant::now();
     first.await_output("is finished here")?;
-    ensure!(began.elapsed() < START_MAX, "it took {:?}", began.elapsed());
+    ensure!(began.elapsed() < RELEASE_MAX, "agent n1 was released after {:?}", began.elapsed());
     Ok(())
 }
 
-/// Its network is away until the result is written; then it is in the result of whoever goes on.
+/// Checks that the reports of an agent that was disconnected until the result was written are in
+/// the result of a resumed controller.
 pub(crate) fn late_reports_of_a_lost_agent_are_collected() -> Result<()> {
-    let mut field = Field::new(2)?;
-    let mut controller = field.run(&timers(2, 2), &["--agent-timeout", "2s"])?;
-    let campaign = campaign_of(&mut controller)?;
+    let mut field = CampaignTestbed::new(2)?;
+    let mut controller = field.run(&timer_plan(2, 2), &["--agent-timeout", "2s"])?;
+    let campaign = campaign_id(&mut controller)?;
     controller.await_output("n2: timer.2: started")?;
     field.set_link(2, false)?;
     let result = field.result(&mut controller, 1)?;
-    ensure!(endings(&result)?["timer.2"] == "lost", "{result}");
+    ensure!(job_outcomes(&result)?["timer.2"] == "lost", "{result}");
     let findings = result["findings"].to_string();
     ensure!(findings.contains(&format!("--resume {campaign}")), "{findings}");
     field.set_link(2, true)?;
     let agent = field.agents.get_mut(&2).context("no agent")?;
     agent.await_output("reconnected")?;
     let mut resumed = field.resume(&campaign, &[])?;
-    all_done(&field.result(&mut resumed, 0)?, 2)?;
-    // Now it is over, and the agents are free.
+    check_all_done(&field.result(&mut resumed, 0)?, 2)?;
+    // The campaign has ended, and the agents are free.
     let mut again = field.resume(&campaign, &[])?;
     ensure!(again.wait()?.code() == Some(2), "{}", again.output());
-    let mut next = field.run(&timers(2, 1), &[])?;
-    all_done(&field.result(&mut next, 0)?, 2)
+    let mut next = field.run(&timer_plan(2, 1), &[])?;
+    check_all_done(&field.result(&mut next, 0)?, 2)
 }
 
 pub(crate) fn results_received_before_a_broker_is_lost_remain() -> Result<()> {
-    let mut field = Field::new(2)?;
-    let (short, long) = (timers(1, 1), timers(1, 8));
+    let mut field = CampaignTestbed::new(2)?;
+    let (short, long) = (timer_plan(1, 1), timer_plan(1, 8));
     let plan = format!(
         "{short}{}",
         long[long.find("[[role]]").context("no role")?..]
             .replace("name = \"timer\"", "name = \"late\"")
     );
     let mut controller = field.run(&plan, &["--broker-timeout", "2s"])?;
-    let campaign = campaign_of(&mut controller)?;
+    let campaign = campaign_id(&mut controller)?;
     controller.await_output("timer.1: done with status")?;
     field.nats.crash()?;
     let result = field.result(&mut controller, 1)?;
-    let how = endings(&result)?;
-    ensure!(how["timer.1"] == "done" && how["late.1"] == "lost", "{how:?}");
+    let outcomes = job_outcomes(&result)?;
+    ensure!(outcomes["timer.1"] == "done" && outcomes["late.1"] == "lost", "{outcomes:?}");
     ensure!(
         result["findings"].to_string().contains("broker-unreachable"),
         "{}",
@@ -174,16 +175,17 @@ pub(crate) fn results_received_before_a_broker_is_lost_remain() -> Result<()> {
     );
     field.nats.restart(field.lab.client())?;
     let mut resumed = field.resume(&campaign, &[])?;
-    let how = endings(&field.result(&mut resumed, 0)?)?;
+    let how = job_outcomes(&field.result(&mut resumed, 0)?)?;
     ensure!(how.values().all(|how| how == "done"), "{how:?}");
     Ok(())
 }
 
-/// It has accepted and is gone before all are ready: nothing starts, and it is told who it is.
+/// Checks that nothing starts if an agent dies between its acceptance and the readiness of all, and
+/// that the controller names the agent.
 pub(crate) fn an_agent_that_dies_before_the_start_is_named() -> Result<()> {
-    let mut field = Field::new(2)?;
+    let mut field = CampaignTestbed::new(2)?;
     field.agents.get_mut(&2).context("no agent")?.signal("STOP")?;
-    let mut controller = field.run(&timers(2, 1), &[])?;
+    let mut controller = field.run(&timer_plan(2, 1), &[])?;
     controller.await_output("n1: ready")?;
     field.kill_agent(2)?;
     ensure!(controller.wait()?.code() == Some(3), "{}", controller.output());
@@ -195,10 +197,10 @@ pub(crate) fn an_agent_that_dies_before_the_start_is_named() -> Result<()> {
 }
 
 pub(crate) fn a_broker_may_die_before_all_are_ready() -> Result<()> {
-    let mut field = Field::new(2)?;
+    let mut field = CampaignTestbed::new(2)?;
     let mut second = field.agents.remove(&2).context("no agent")?;
     second.signal("STOP")?;
-    let mut controller = field.run(&timers(2, 1), &[])?;
+    let mut controller = field.run(&timer_plan(2, 1), &[])?;
     controller.await_output("n1: ready")?;
     field.nats.crash()?;
     second.signal("CONT")?;
@@ -206,31 +208,32 @@ pub(crate) fn a_broker_may_die_before_all_are_ready() -> Result<()> {
     field.nats.restart(field.lab.client())?;
     let result = field.result(&mut controller, 0)?;
     second.await_output("is finished here")?;
-    all_done(&result, 2)
+    check_all_done(&result, 2)
 }
 
-/// It has lost what it kept while jobs ran. Reports have their first places again, and the results
-/// still come.
+/// Checks that results still arrive if the broker loses its storage while jobs run, so that the
+/// sequence numbers of reports start again at the first.
 pub(crate) fn a_broker_may_restart_empty() -> Result<()> {
-    let mut field = Field::new(2)?;
-    let mut controller = field.run(&timers(2, 6), &[])?;
+    let mut field = CampaignTestbed::new(2)?;
+    let mut controller = field.run(&timer_plan(2, 6), &[])?;
     controller.await_output("timer.2: started")?;
     field.nats.crash()?;
     std::fs::remove_dir_all(field.nats.directory().join("store"))?;
     field.nats.restart(field.lab.client())?;
-    all_done(&field.result(&mut controller, 0)?, 2)
+    check_all_done(&field.result(&mut controller, 0)?, 2)
 }
 
-/// The one before has heard the agents' answers; that the clock of the one that goes on is wrong is
-/// found all the same.
+/// Checks that a resumed controller has its own clock compared with those of the agents, although
+/// the one before has their replies.
 pub(crate) fn a_resumed_controller_has_its_clock_checked() -> Result<()> {
-    let mut field = Field::new(2)?;
+    let mut field = CampaignTestbed::new(2)?;
     for (wrong, side) in [("-60s", "behind that of"), ("+60s", "ahead of that of")] {
-        // It does not answer before the first controller has gone, which so has named no instant.
+        // The second agent replies only after the first controller was killed, so that no start
+        // time is set.
         let second = field.agents.get_mut(&2).context("no agent")?;
         second.signal("STOP")?;
-        let mut controller = field.run(&timers(2, 1), &[])?;
-        let campaign = campaign_of(&mut controller)?;
+        let mut controller = field.run(&timer_plan(2, 1), &[])?;
+        let campaign = campaign_id(&mut controller)?;
         controller.await_output("n1: ready")?;
         controller.kill()?;
         field.agents.get_mut(&2).context("no agent")?.signal("CONT")?;
@@ -243,7 +246,7 @@ pub(crate) fn a_resumed_controller_has_its_clock_checked() -> Result<()> {
         for agent in field.agents.values_mut() {
             agent.await_output(&format!("{campaign} is finished here"))?;
         }
-        // One that is stopped before it has said that it is free is taken for busy.
+        // An agent that is stopped before the broker has stored that it is free counts as busy.
         thread::sleep(RELEASE_TIME);
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Scenarios of campaigns that do not start: a broker that is absent, refuses the credentials,
-//! cannot be trusted or stores nothing; agents that may not, cannot or should not take part. Each
-//! is reported in one line, soon, and nothing has been started.
+//! Scenarios of campaigns that do not start: a broker that is absent, refuses the credentials, is
+//! not trusted or has no storage; agents that are forbidden, unable or unsuited to take part. Each
+//! error is reported soon and in one line, and nothing is started.
 
 use std::fs;
 use std::process::Command;
@@ -13,13 +13,13 @@ use libtest_mimic::Trial;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::campaign_lab::{Field, Nats, campaign_of, timers};
+use crate::campaign_lab::{CampaignTestbed, NatsServer, campaign_id, timer_plan};
 use crate::process::{run_to_end, write_secret};
 use crate::scenario::Need;
 use crate::{campaign_errors, scenarios};
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
-/// Longer than any refusal takes.
+/// Timeout of a command, longer than any refusal takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn all() -> Vec<Trial> {
@@ -37,7 +37,7 @@ pub(crate) fn all() -> Vec<Trial> {
     ))
 }
 
-/// What a command says when it ends with status 3.
+/// Runs a command that must exit with status 3, and returns the last line of its stderr.
 fn refusal(command: &mut Command) -> Result<String> {
     let output = run_to_end(command, TIMEOUT)?;
     let stderr = String::from_utf8(output.stderr)?;
@@ -45,30 +45,30 @@ fn refusal(command: &mut Command) -> Result<String> {
     Ok(stderr.lines().last().unwrap_or_default().to_owned())
 }
 
-/// A list of what is at the broker, asked for with these options.
-fn list(field: &Field, arguments: &[&str]) -> Result<Command> {
+/// Returns the command that lists the agents at the broker, with these arguments.
+fn list(field: &CampaignTestbed, arguments: &[&str]) -> Result<Command> {
     let mut command = field.lab.client().command(crate::process::binary()?);
     command.args(["campaign", "list", "--nats"]).args(arguments);
     Ok(command)
 }
 
 pub(crate) fn an_absent_broker_is_named() -> Result<()> {
-    let mut field = Field::without_agents(1, Nats::open)?;
+    let mut field = CampaignTestbed::without_agents(1, NatsServer::start_open)?;
     field.nats.crash()?;
     let plan = field.directory.path().join("plan.toml");
-    fs::write(&plan, timers(1, 1))?;
+    fs::write(&plan, timer_plan(1, 1))?;
     let (mut command, _) = field.controller(&[])?;
     let started = Instant::now();
     let output = refusal(command.arg(plan))?;
-    ensure!(started.elapsed() < Duration::from_secs(15), "it took {:?}", started.elapsed());
+    ensure!(started.elapsed() < Duration::from_secs(15), "refused after {:?}", started.elapsed());
     let expected = "no NATS server answers at nats://127.0.0.1:4222: connection refused";
     ensure!(output.contains(expected) && output.contains("--nats"), "{output}");
     Ok(())
 }
 
-/// A broker that knows a user with a password and one with a key.
-fn broker_with_users(host: &LabHost, key: &str) -> Result<Nats> {
-    Nats::start(
+/// Starts a broker with two users, one with a password and one with a key.
+fn broker_with_users(host: &LabHost, key: &str) -> Result<NatsServer> {
+    NatsServer::start(
         host,
         &format!(
             "authorization {{ users = [{{ user: me, password: right }}, {{ nkey: {key} }}] }}"
@@ -78,7 +78,8 @@ fn broker_with_users(host: &LabHost, key: &str) -> Result<Nats> {
 
 pub(crate) fn rejected_credentials_are_reported() -> Result<()> {
     let key = nkeys::KeyPair::new_user();
-    let field = Field::without_agents(1, |host| broker_with_users(host, &key.public_key()))?;
+    let field =
+        CampaignTestbed::without_agents(1, |host| broker_with_users(host, &key.public_key()))?;
     let path = |name: &str| field.directory.path().join(name);
     write_secret(&path("wrong"), "wrong")?;
     write_secret(&path("right"), "right\n")?;
@@ -96,17 +97,17 @@ pub(crate) fn rejected_credentials_are_reported() -> Result<()> {
     for mut command in [with(&user, "wrong")?, with(&["--nkey"], "other")?] {
         let output = refusal(&mut command)?;
         ensure!(output.contains("refused these credentials"), "{output}");
-        ensure!(!output.contains("wrong"), "it shows the password: {output}");
+        ensure!(!output.contains("wrong"), "the error contains the password: {output}");
     }
     for mut command in [with(&user, "right")?, with(&["--nkey"], "seed")?] {
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    // A file that all may read is no secret.
+    // A secret that all users can read is refused.
     fs::write(path("open"), key.seed()?)?;
     let output = refusal(&mut with(&["--nkey"], "open")?)?;
     ensure!(output.contains("run 'chmod o=' on it"), "{output}");
-    // An agent that is not let in ends at once.
+    // An agent with rejected credentials exits at once.
     let log = field.directory.path().join("agent.log");
     let mut agent = crate::campaign_lab::Program::start(&mut field.agent(1, &[])?, log)?;
     ensure!(agent.wait()?.code() == Some(3), "{}", agent.output());
@@ -114,8 +115,8 @@ pub(crate) fn rejected_credentials_are_reported() -> Result<()> {
     Ok(())
 }
 
-/// A server with a certificate, which wants one of its clients too.
-fn broker_with_certificate(host: &LabHost) -> Result<Nats> {
+/// Starts a server with a certificate that also requires one of its clients.
+fn broker_with_certificate(host: &LabHost) -> Result<NatsServer> {
     let directory = TempDir::new()?;
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     fs::write(directory.path().join("cert.pem"), made.cert.pem())?;
@@ -126,11 +127,11 @@ fn broker_with_certificate(host: &LabHost) -> Result<Nats> {
         "jetstream {{ store_dir: {store} }}\n\
          tls {{ cert_file: {certificate}, key_file: {key}, ca_file: {certificate}, verify: true }}"
     );
-    Nats::bare(host, directory, &configuration)
+    NatsServer::start_bare(host, directory, &configuration)
 }
 
 pub(crate) fn keys_and_certificates_are_accepted() -> Result<()> {
-    let field = Field::without_agents(1, broker_with_certificate)?;
+    let field = CampaignTestbed::without_agents(1, broker_with_certificate)?;
     let path = |name: &str| field.nats.directory().join(name).display().to_string();
     let (cert, key) = (path("cert.pem"), path("key.pem"));
     let at = "tls://127.0.0.1:4222";
@@ -143,8 +144,8 @@ pub(crate) fn keys_and_certificates_are_accepted() -> Result<()> {
         let output = run_to_end(&mut list(&field, &options)?, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    // One without TLS is no choice where it is required.
-    let plain = Field::without_agents(1, Nats::open)?;
+    // A server without TLS is refused if TLS is required.
+    let plain = CampaignTestbed::without_agents(1, NatsServer::start_open)?;
     let output = refusal(&mut list(&plain, &["nats://127.0.0.1:4222", "--tls-required"])?)?;
     ensure!(
         output.contains("does not support TLS") && output.contains("--tls-required"),
@@ -153,7 +154,7 @@ pub(crate) fn keys_and_certificates_are_accepted() -> Result<()> {
     Ok(())
 }
 
-/// What the guide says that an agent and a controller need is all that they need.
+/// Checks that the permissions in the guide are sufficient for an agent and a controller.
 pub(crate) fn minimal_permissions_are_enough() -> Result<()> {
     let rights = r#"authorization { users = [
         { user: agent, password: a, permissions: {
@@ -169,14 +170,14 @@ pub(crate) fn minimal_permissions_are_enough() -> Result<()> {
                       "$KV.horolog-orders.*", "$KV.horolog-campaigns.*", "horolog.bell.*"],
             subscribe: ["_INBOX.horolog-controller.>", "horolog.progress.>"] } },
     ] }"#;
-    let mut field = Field::without_agents(1, |host| Nats::start(host, rights))?;
+    let mut field = CampaignTestbed::without_agents(1, |host| NatsServer::start(host, rights))?;
     let path = |name: &str| field.directory.path().join(name).display().to_string();
     let (agent, controller) = (path("agent.password"), path("controller.password"));
     write_secret(agent.as_ref(), "a")?;
     write_secret(controller.as_ref(), "c")?;
     field.start_agent(1, &["--user", "agent", "--password-file", &agent])?;
     let arguments = ["--user", "controller", "--password-file", &controller];
-    let mut controller = field.run(&timers(1, 1), &arguments)?;
+    let mut controller = field.run(&timer_plan(1, 1), &arguments)?;
     let result = field.result(&mut controller, 0)?;
     ensure!(result["parts"][0]["end"] == "done", "{result}");
     let output = controller.output();
@@ -187,7 +188,9 @@ pub(crate) fn minimal_permissions_are_enough() -> Result<()> {
 }
 
 pub(crate) fn a_broker_without_storage_is_refused() -> Result<()> {
-    let field = Field::without_agents(1, |host| Nats::bare(host, TempDir::new()?, ""))?;
+    let field = CampaignTestbed::without_agents(1, |host| {
+        NatsServer::start_bare(host, TempDir::new()?, "")
+    })?;
     let output = refusal(&mut list(&field, &["nats://127.0.0.1:4222"])?)?;
     ensure!(
         output.contains("JetStream is unavailable") && output.contains("--jetstream"),
@@ -197,13 +200,13 @@ pub(crate) fn a_broker_without_storage_is_refused() -> Result<()> {
 }
 
 pub(crate) fn jobs_forbidden_by_a_policy_are_not_started() -> Result<()> {
-    let mut field = Field::without_agents(2, Nats::open)?;
+    let mut field = CampaignTestbed::without_agents(2, NatsServer::start_open)?;
     let policy = field.directory.path().join("policy.toml");
     fs::write(&policy, "schema = \"horolog.policy/1\"\n[kind.host-timer]\nmax-time = \"1s\"\n")?;
     field.start_agent(1, &[])?;
     let policy = policy.display().to_string();
     field.start_agent(2, &["--policy", &policy])?;
-    let mut controller = field.run(&timers(2, 5), &[])?;
+    let mut controller = field.run(&timer_plan(2, 5), &[])?;
     ensure!(controller.wait()?.code() == Some(3), "{}", controller.output());
     let output = controller.output();
     ensure!(
@@ -211,15 +214,15 @@ pub(crate) fn jobs_forbidden_by_a_policy_are_not_started() -> Result<()> {
         "{output}"
     );
     ensure!(!output.contains(": started"), "{output}");
-    // The other one is free again.
+    // The other agent is free again.
     let agent = field.agents.get_mut(&1).context("no agent")?;
     agent.await_output("is finished here")
 }
 
 pub(crate) fn unsuitable_agents_are_named() -> Result<()> {
-    let mut field = Field::without_agents(2, Nats::open)?;
+    let mut field = CampaignTestbed::without_agents(2, NatsServer::start_open)?;
     field.start_agent(1, &[])?;
-    // Its clock is compared with one that is not right.
+    // The clock of the second agent is compared with a server that is one second off.
     let ahead = field.lab.client().interfaces[1].ipv4;
     let server = crate::process::Server::start(
         field.lab.client(),
@@ -229,8 +232,8 @@ pub(crate) fn unsuitable_agents_are_named() -> Result<()> {
     )?;
     field.start_agent(2, &["--clock-server", &format!("{ahead}:1123")])?;
     let other = json!({ "protocol": 99, "version": "9.9.9", "name": "n9" });
-    field.lab.client().run(|| announce(&other.to_string()))??;
-    let mut controller = field.run(&timers(2, 1), &[])?;
+    field.lab.client().run(|| publish_state(&other.to_string()))??;
+    let mut controller = field.run(&timer_plan(2, 1), &[])?;
     ensure!(controller.wait()?.code() == Some(3), "{}", controller.output());
     let output = controller.output();
     ensure!(output.contains("n9 (it is horolog 9.9.9, protocol 99, and this is"), "{output}");
@@ -238,8 +241,8 @@ pub(crate) fn unsuitable_agents_are_named() -> Result<()> {
     server.end("TERM").map(drop)
 }
 
-/// Says at the broker that an agent is there which is of another world.
-fn announce(state: &str) -> Result<()> {
+/// Publishes the state of an agent of an incompatible protocol version.
+fn publish_state(state: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let broker = BrokerOptions::unencrypted(vec!["nats://127.0.0.1:4222".to_owned()]);
@@ -254,7 +257,7 @@ fn announce(state: &str) -> Result<()> {
 }
 
 pub(crate) fn the_later_of_two_agents_with_one_name_takes_over() -> Result<()> {
-    let mut field = Field::new(1)?;
+    let mut field = CampaignTestbed::new(1)?;
     let mut first = field.agents.remove(&1).context("no agent")?;
     let state = field.directory.path().join("elsewhere").display().to_string();
     let mut command = field.agent(1, &["--state", &state])?;
@@ -263,23 +266,24 @@ pub(crate) fn the_later_of_two_agents_with_one_name_takes_over() -> Result<()> {
     second.await_output("is ready")?;
     ensure!(first.wait()?.code() == Some(4), "{}", first.output());
     ensure!(first.output().contains("was started later"), "{}", first.output());
-    // And no two share a directory.
+    // Two agents cannot share a state directory.
     let output = refusal(&mut field.agent(1, &["--state", &state])?)?;
     ensure!(output.contains("is in use by another agent"), "{output}");
     Ok(())
 }
 
-/// Two controllers want one agent: the second is told at once which campaign it is busy with.
+/// Checks that a second controller is refused an agent at once, with the campaign for which it
+/// works.
 pub(crate) fn an_agent_works_for_one_campaign_at_a_time() -> Result<()> {
-    let field = Field::new(1)?;
-    let mut first = field.run(&timers(1, 60), &[])?;
-    let campaign = campaign_of(&mut first)?;
+    let field = CampaignTestbed::new(1)?;
+    let mut first = field.run(&timer_plan(1, 60), &[])?;
+    let campaign = campaign_id(&mut first)?;
     first.await_output("timer.1: started")?;
     let plan = field.directory.path().join("plan.toml");
     let mut command = field.lab.client().command(crate::process::binary()?);
     let output = refusal(command.args(["campaign", "run"]).arg(plan))?;
     ensure!(output.contains(&format!("n1 (it is busy with campaign {campaign}; wait")), "{output}");
-    // The first has not noticed.
+    // The first campaign is unaffected.
     ensure!(!first.output().contains("timer.1: ended"), "{}", first.output());
     first.signal("INT")?;
     let result = field.result(&mut first, 0)?;
@@ -288,9 +292,9 @@ pub(crate) fn an_agent_works_for_one_campaign_at_a_time() -> Result<()> {
 }
 
 pub(crate) fn a_controller_whose_clock_is_wrong_starts_nothing() -> Result<()> {
-    let field = Field::new(1)?;
+    let field = CampaignTestbed::new(1)?;
     let plan = field.directory.path().join("plan.toml");
-    fs::write(&plan, timers(1, 1))?;
+    fs::write(&plan, timer_plan(1, 1))?;
     for (wrong, side) in [("-60s", "behind that of"), ("+60s", "ahead of that of")] {
         let (mut command, _) = field.controller(&[&format!("--inject-clock-offset={wrong}")])?;
         let output = run_to_end(command.arg(&plan), TIMEOUT)?;
@@ -301,8 +305,8 @@ pub(crate) fn a_controller_whose_clock_is_wrong_starts_nothing() -> Result<()> {
         ensure!(last.contains(clock) && last.contains(&format!("{side} agent n1")), "{stderr}");
         ensure!(last.contains("--lead-time") && !stderr.contains(": started"), "{stderr}");
     }
-    // One that is off by less than the lead goes on.
-    let mut controller = field.run(&timers(1, 1), &["--inject-clock-offset=-500ms"])?;
+    // A controller whose clock error is less than the lead time may start.
+    let mut controller = field.run(&timer_plan(1, 1), &["--inject-clock-offset=-500ms"])?;
     let result = field.result(&mut controller, 0)?;
     ensure!(result["parts"][0]["end"] == "done", "{result}");
     Ok(())

@@ -1,7 +1,7 @@
-//! What agents are installed with: the unit of systemd and the manifest of Kubernetes. Each is held
-//! against what reads it, as far as that is here: systemd's own check, the program that is to take
-//! the options, and the names that Kubernetes has for fields. What one part of the manifest says of
-//! another is there.
+//! Installation files of agents: the systemd unit and the Kubernetes manifest. Each is checked by
+//! what reads it, as far as available here: systemd's own check, the program that parses the
+//! options, and the field names of Kubernetes. References between parts of the manifest must
+//! resolve.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,8 +24,8 @@ const UNIT: &str = include_str!("../../packaging/horolog-agent.service");
 const MANIFEST: &str = include_str!("../../packaging/kubernetes/horolog-agents.yaml");
 const INSTALLED: &str = "/usr/bin/horolog";
 
-/// The fields that objects of Kubernetes may have, of those that the manifest needs. A key that
-/// stands in none of these is a mistake: the server drops what it does not know, with a warning.
+/// Fields of Kubernetes objects, of the types that the manifest uses. A key that is in none of
+/// these is a mistake: the server ignores unknown fields with a warning.
 const FIELDS: &[(&str, &str)] = &[
     ("Namespace", "apiVersion kind metadata spec"),
     (
@@ -83,7 +83,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// The unit as it is, but for where the program is.
+/// Checks the unit with systemd, unchanged except for the path of the program.
 pub(crate) fn systemd_accepts_the_unit() -> Result<()> {
     let directory = TempDir::new()?;
     let verified = |unit: &str| -> Result<String> {
@@ -96,14 +96,14 @@ pub(crate) fn systemd_accepts_the_unit() -> Result<()> {
     };
     let stderr = verified(UNIT)?;
     ensure!(!stderr.contains("horolog-agent"), "{stderr}");
-    // It would say so.
+    // The check does report a wrong key.
     let stderr = verified(&UNIT.replace("NoNewPrivileges=", "NoNewPrivilege="))?;
-    ensure!(stderr.contains("horolog-agent"), "nothing is said of a wrong key: {stderr}");
+    ensure!(stderr.contains("horolog-agent"), "a wrong key is not reported: {stderr}");
     Ok(())
 }
 
-/// Whether an agent takes these arguments; its policy is written here.
-fn accepts(arguments: &[String], policy: &str) -> Result<()> {
+/// Checks that an agent accepts these arguments, with the text `policy` as its policy file.
+fn check_accepted(arguments: &[String], policy: &str) -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("policy.toml");
     fs::write(&path, policy)?;
@@ -129,18 +129,18 @@ pub(crate) fn an_agent_accepts_the_installed_options() -> Result<()> {
     let options = after(UNIT, "HOROLOG_AGENT_OPTIONS=")?;
     let line = after(UNIT, "ExecStart=")?.replace("$HOROLOG_AGENT_OPTIONS", &options);
     let words: Vec<_> = line.split_whitespace().skip(1).map(ToOwned::to_owned).collect();
-    accepts(&words, policy)?;
+    check_accepted(&words, policy)?;
     let documents = documents(MANIFEST)?;
     let container = container(&documents)?;
     let words = strings(&container["command"]).chain(strings(&container["args"])).skip(1);
-    // As Kubernetes fills them in.
+    // Substitutes the variables like Kubernetes.
     let filled =
         words.map(|word| word.replace("$(NODE)", "n1").replace("$(NODE_ADDRESS)", "192.0.2.1"));
     let configured_policy = document(&documents, "ConfigMap")?["data"]["policy.toml"].as_str();
-    accepts(&filled.collect::<Vec<_>>(), configured_policy.context("no policy")?)
+    check_accepted(&filled.collect::<Vec<_>>(), configured_policy.context("no policy")?)
 }
 
-/// The only document of a kind.
+/// Returns the first document of a kind.
 fn document<'a>(documents: &'a [Value], kind: &str) -> Result<&'a Value> {
     documents.iter().find(|one| one["kind"] == kind).with_context(|| format!("no {kind}"))
 }
@@ -166,29 +166,29 @@ pub(crate) fn the_manifest_has_only_known_fields() -> Result<()> {
     for one in &documents {
         let kind = one["kind"].as_str().context("no kind")?;
         check_fields(one, kind, kind)?;
-        // Their settings go with the namespace, and the agent's are all in one.
+        // All namespaced objects are in the agents' namespace.
         let namespace = &one["metadata"]["namespace"];
         ensure!(kind == "Namespace" || namespace == "horolog", "{kind}: {namespace}");
     }
     Ok(())
 }
 
-/// Whether an object has only fields of its type, and so those within.
+/// Checks that an object and those within it have only fields of their type.
 fn check_fields(value: &Value, kind: &str, path: &str) -> Result<()> {
     let fields: BTreeMap<_, _> = FIELDS.iter().copied().collect();
     match value {
         Value::Array(items) => items.iter().try_for_each(|item| check_fields(item, kind, path)),
         Value::Object(object) => {
-            // Maps of names that are anybody's, such as labels.
+            // Maps with arbitrary keys, such as labels, are not in the table.
             let Some(names) = fields.get(kind) else { return Ok(()) };
             for (name, value) in object {
                 ensure!(
                     names.split_whitespace().any(|one| one == name),
-                    "{path}: no {name} is there"
+                    "{path}: unknown field {name}"
                 );
                 let inner = match (kind, name.as_str()) {
                     ("DaemonSet" | "template", "spec") => format!("{kind}.spec"),
-                    // A map of quantities, and one of texts.
+                    // Maps of quantities or texts with arbitrary keys.
                     ("resources" | "ConfigMap" | "Secret", _) => "any".to_owned(),
                     _ => name.clone(),
                 };
@@ -201,7 +201,8 @@ fn check_fields(value: &Value, kind: &str, path: &str) -> Result<()> {
     }
 }
 
-/// What is named is there, and where an argument says that it is.
+/// Checks that references between the objects of the manifest resolve, and that the paths in
+/// arguments are mounted.
 pub(crate) fn the_manifest_is_consistent() -> Result<()> {
     let documents = documents(MANIFEST)?;
     let set = document(&documents, "DaemonSet")?;
@@ -215,7 +216,7 @@ pub(crate) fn the_manifest_is_consistent() -> Result<()> {
     let container = container(&documents)?;
     let image = container["image"].as_str().context("no image")?;
     ensure!(image.ends_with(concat!(":", env!("CARGO_PKG_VERSION"))), "{image}");
-    // Each volume is mounted, and each mount is one of a volume.
+    // Each volume is mounted, and each mount has a volume.
     let named = |list: &Value| -> Vec<String> {
         let names = list.as_array().into_iter().flatten().map(|one| one["name"].to_string());
         let mut names: Vec<_> = names.collect();
@@ -231,7 +232,7 @@ pub(crate) fn the_manifest_is_consistent() -> Result<()> {
     Ok(())
 }
 
-/// Whether a path in the container is a mount, or a key of what is mounted there.
+/// Checks that a path in the container is a mount point, or a key of the object mounted there.
 fn check_mounted(documents: &[Value], pod: &Value, container: &Value, path: &str) -> Result<()> {
     let mounts = container["volumeMounts"].as_array().context("no mounts")?;
     let mount =
@@ -241,7 +242,7 @@ fn check_mounted(documents: &[Value], pod: &Value, container: &Value, path: &str
         return Ok(());
     }
     let directory = path.parent().context("no directory")?;
-    let mount = mount(directory).context("it is mounted nowhere")?;
+    let mount = mount(directory).context("the path is not mounted")?;
     let volumes = pod["volumes"].as_array().context("no volumes")?;
     let volume = volumes.iter().find(|one| one["name"] == mount["name"]).context("no volume")?;
     let (kind, name, keys) = match (&volume["configMap"], &volume["secret"]) {
@@ -250,7 +251,7 @@ fn check_mounted(documents: &[Value], pod: &Value, container: &Value, path: &str
         _ => return Ok(()),
     };
     let source = document(documents, kind)?;
-    ensure!(&source["metadata"]["name"] == name, "no {kind} is called {name}");
+    ensure!(&source["metadata"]["name"] == name, "no {kind} is named {name}");
     let key = path.file_name().and_then(|name| name.to_str()).context("no name")?;
     ensure!(source[keys][key].is_string(), "{kind} {name} has no {key}");
     Ok(())

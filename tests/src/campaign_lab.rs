@@ -1,6 +1,6 @@
-//! What scenarios of campaigns need: a NATS server that can be killed and comes back with what it
-//! kept, agents in private hosts, a controller, plans of measurements that need no network, and
-//! looks at a result. What each process says goes to a file, so that none waits for a reader.
+//! Testbed of campaign scenarios: a NATS server that can be killed and restarted with its storage,
+//! agents in lab hosts, a controller, plans of measurements without network, and helpers for
+//! results. The output of each process is written to a file, so that none blocks on a full pipe.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,13 +19,13 @@ use tempfile::TempDir;
 use crate::process::{Engine, Server, binary, signal};
 use crate::scenario::in_path;
 
-/// Longer than anything here takes that is not a measurement.
+/// Longer than any operation here that is not a measurement.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Where the NATS server listens.
+/// Port of the NATS server.
 pub(crate) const NATS_PORT: u16 = 4_222;
 
-/// A program whose standard error goes to a file. It ends with this value.
+/// Program whose stderr is written to a file. Ends when dropped.
 pub(crate) struct Program {
     child: Child,
     log: PathBuf,
@@ -33,39 +33,39 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
-        // What an earlier one said is not taken for this one's.
+        // Truncates the output of an earlier program.
         let stderr = File::create(&log)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let child = die_with_parent(command).spawn()?;
         Ok(Self { child, log })
     }
 
-    /// What it has said.
+    /// Returns the output so far.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until it has said this.
+    /// Waits until the output contains `text`.
     pub(crate) fn await_output(&mut self, text: &str) -> Result<()> {
         let started = Instant::now();
         while !self.output().contains(text) {
             if let Some(status) = self.child.try_wait()? {
                 ensure!(self.output().contains(text), "ended with {status}: {}", self.output());
             }
-            ensure!(started.elapsed() < TIMEOUT, "it never said '{text}': {}", self.output());
+            ensure!(started.elapsed() < TIMEOUT, "no '{text}' in the output: {}", self.output());
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Waits for its end.
+    /// Waits for the exit of the program.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            ensure!(started.elapsed() < TIMEOUT, "it does not end: {}", self.output());
+            ensure!(started.elapsed() < TIMEOUT, "the program does not exit: {}", self.output());
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -74,7 +74,7 @@ impl Program {
         signal(&self.child, name)
     }
 
-    /// As a crash would.
+    /// Kills the program, like a crash.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -84,37 +84,41 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended by itself is as well.
+        // The program may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A NATS server in the client host.
-pub(crate) struct Nats {
+/// NATS server in the client host.
+pub(crate) struct NatsServer {
     directory: TempDir,
     program: Option<Program>,
 }
 
-impl Nats {
-    /// One with `JetStream`, open to everybody.
-    pub(crate) fn open(host: &LabHost) -> Result<Self> {
+impl NatsServer {
+    /// Starts a server with `JetStream` and without authentication.
+    pub(crate) fn start_open(host: &LabHost) -> Result<Self> {
         Self::start(host, "")
     }
 
-    /// One with `JetStream`, and with this in its configuration.
+    /// Starts a server with `JetStream` and the given additional configuration.
     pub(crate) fn start(host: &LabHost, configuration: &str) -> Result<Self> {
         let directory = TempDir::new()?;
         let store = directory.path().join("store");
-        Self::bare(
+        Self::start_bare(
             host,
             directory,
             &format!("jetstream {{ store_dir: \"{}\" }}\n{configuration}", store.display()),
         )
     }
 
-    /// One with nothing but this in its configuration, beside where it listens.
-    pub(crate) fn bare(host: &LabHost, directory: TempDir, configuration: &str) -> Result<Self> {
+    /// Starts a server with only the given configuration, besides the listen address.
+    pub(crate) fn start_bare(
+        host: &LabHost,
+        directory: TempDir,
+        configuration: &str,
+    ) -> Result<Self> {
         let text = format!("listen: \"0.0.0.0:{NATS_PORT}\"\n{configuration}\n");
         fs::write(directory.path().join("nats.conf"), text)?;
         let mut nats = Self { directory, program: None };
@@ -126,7 +130,7 @@ impl Nats {
         self.directory.path()
     }
 
-    /// Starts it where it is not, and waits until it takes connections.
+    /// Starts a server that is not running, and waits until it accepts connections.
     pub(crate) fn restart(&mut self, host: &LabHost) -> Result<()> {
         let program = in_path("nats-server").context("no nats-server in PATH")?;
         let mut command = host.command(program);
@@ -138,27 +142,27 @@ impl Nats {
         Ok(())
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the server, like a crash.
     pub(crate) fn crash(&mut self) -> Result<()> {
-        self.program.take().context("it does not run")?.kill()
+        self.program.take().context("the server is not running")?.kill()
     }
 }
 
-/// A broker, a time server and agents, each of them in a private host of its own: agent `nK` in
-/// server K, all else in the client.
-pub(crate) struct Field {
+/// Broker, time server and agents, each agent in its own lab host: agent `nK` in server host K, all
+/// else in the client host.
+pub(crate) struct CampaignTestbed {
     pub(crate) agents: BTreeMap<usize, Program>,
-    pub(crate) nats: Nats,
+    pub(crate) nats: NatsServer,
     _time: Server,
     pub(crate) directory: TempDir,
     pub(crate) lab: Lab,
 }
 
-impl Field {
-    /// With so many agents, all of them ready.
+impl CampaignTestbed {
+    /// Starts the testbed with `agents` agents, and waits until they are ready.
     pub(crate) fn new(agents: usize) -> Result<Self> {
-        let mut field = Self::without_agents(agents, Nats::open)?;
-        // All at once, for each asks after the time before it is ready.
+        let mut field = Self::without_agents(agents, NatsServer::start_open)?;
+        // All at once, because each queries the time server before it is ready.
         for number in 1..=agents {
             field.launch_agent(number, &[])?;
         }
@@ -166,10 +170,10 @@ impl Field {
         Ok(field)
     }
 
-    /// With room for so many agents.
+    /// Starts the testbed with hosts for `agents` agents, but no agents.
     pub(crate) fn without_agents(
         agents: usize,
-        nats: impl FnOnce(&LabHost) -> Result<Nats>,
+        nats: impl FnOnce(&LabHost) -> Result<NatsServer>,
     ) -> Result<Self> {
         let links = Prefix::new([192, 0, 2, 0].into(), 24)?;
         let config = LabConfig {
@@ -180,7 +184,7 @@ impl Field {
         };
         let lab = Lab::new(&config)?;
         let host = lab.client();
-        // Agents reach one another by way of it.
+        // The client host forwards packets between agents.
         host.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))??;
         let nats = nats(host)?;
         let listen: Vec<_> = host.interfaces.iter().map(|port| (port.ipv4, 123).into()).collect();
@@ -189,12 +193,12 @@ impl Field {
         Ok(Self { agents: BTreeMap::new(), nats, _time: time, directory, lab })
     }
 
-    /// Where agent K reaches the broker.
-    pub(crate) fn broker_of(&self, number: usize) -> String {
+    /// Returns the URL at which agent K reaches the broker.
+    pub(crate) fn broker_url(&self, number: usize) -> String {
         format!("nats://{}:{NATS_PORT}", self.lab.client().interfaces[number - 1].ipv4)
     }
 
-    /// The command of agent K.
+    /// Returns the command of agent K.
     pub(crate) fn agent(&self, number: usize, arguments: &[&str]) -> Result<Command> {
         let time = self.lab.client().interfaces[number - 1].ipv4.to_string();
         let state = self.directory.path().join(format!("state{number}")).display().to_string();
@@ -202,7 +206,7 @@ impl Field {
         command.args(["campaign", "agent", "--name", &format!("n{number}")]);
         command.args(["--label", &format!("number={number}")]);
         let usual =
-            [("--nats", self.broker_of(number)), ("--clock-server", time), ("--state", state)];
+            [("--nats", self.broker_url(number)), ("--clock-server", time), ("--state", state)];
         for (flag, value) in usual {
             if !arguments.contains(&flag) {
                 command.args([flag, &value]);
@@ -229,12 +233,12 @@ impl Field {
         self.agents.values_mut().try_for_each(|agent| agent.await_output("is ready"))
     }
 
-    /// Kills an agent, as a crash would.
+    /// Kills agent K, like a crash.
     pub(crate) fn kill_agent(&mut self, number: usize) -> Result<()> {
         self.agents.remove(&number).context("no such agent")?.kill()
     }
 
-    /// The command of a controller, and where its result will be.
+    /// Returns the command of a controller, and the path of its result.
     pub(crate) fn controller(&self, arguments: &[&str]) -> Result<(Command, PathBuf)> {
         let result = self.directory.path().join("result.json");
         let mut command = self.lab.client().command(binary()?);
@@ -254,7 +258,7 @@ impl Field {
         Program::start(command.arg(path), self.directory.path().join("controller.log"))
     }
 
-    /// Starts a controller that goes on with what another one began.
+    /// Starts a controller that resumes the campaign of another one.
     pub(crate) fn resume(&self, campaign: &str, arguments: &[&str]) -> Result<Program> {
         let (mut command, _) = self.controller(arguments)?;
         let log = self.directory.path().join("resumed.log");
@@ -269,7 +273,7 @@ impl Field {
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// Cuts agent K off, or joins it again.
+    /// Sets the link of agent K up or down.
     pub(crate) fn set_link(&self, number: usize, up: bool) -> Result<()> {
         let host = self.lab.client();
         let index = host.interfaces[number - 1].index;
@@ -283,16 +287,16 @@ impl Field {
     }
 }
 
-/// The identifier that a controller has given its campaign.
-pub(crate) fn campaign_of(controller: &mut Program) -> Result<String> {
+/// Returns the identifier of a controller's campaign.
+pub(crate) fn campaign_id(controller: &mut Program) -> Result<String> {
     controller.await_output("horolog: campaign ")?;
     let output = controller.output();
     let name = output.split("horolog: campaign ").nth(1).and_then(|rest| rest.split(':').next());
-    Ok(name.context("it has no name")?.to_owned())
+    Ok(name.context("no campaign identifier in the output")?.to_owned())
 }
 
-/// A plan in which so many agents look at their timers for some seconds.
-pub(crate) fn timers(agents: usize, seconds: u32) -> String {
+/// Returns a plan in which `agents` agents measure their timers for `seconds` seconds.
+pub(crate) fn timer_plan(agents: usize, seconds: u32) -> String {
     format!(
         r#"
 schema = "horolog.plan/2"

@@ -1,6 +1,6 @@
-//! Scenarios of `horolog campaign run --local`: the plans that come with the program give what they
-//! promise, the merged counts are the sums of the parts, a run that is interrupted or too long ends
-//! with what there is, and what cannot be run is said before anything starts.
+//! Scenarios of `horolog campaign run --local`: the built-in plans produce the documented results,
+//! merged counts are the sums of the parts, an interrupted or too long run ends with its partial
+//! result, and an invalid plan is refused before anything starts.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -18,10 +18,9 @@ use tempfile::TempDir;
 use crate::process::{binary, run_to_end, signal};
 use crate::{ROOT, campaign_local, scenarios};
 
-/// Long enough for a short campaign on a busy machine.
-const RUNNING: Duration = Duration::from_secs(90);
+/// Timeout of a short campaign on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, campaign_local:
         a_server_is_loaded_from_several_hosts,
@@ -44,10 +43,10 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 fn campaign(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).arg("campaign").args(arguments), RUNNING)
+    run_to_end(Command::new(binary()?).arg("campaign").args(arguments), TIMEOUT)
 }
 
-/// Runs a plan here; its exit status and result.
+/// Runs a plan on this host, and returns the exit status and the result.
 fn run(arguments: &[&str]) -> Result<(Option<i32>, CampaignResult)> {
     let output = campaign(&[&["run", "--local", "--json", "-"], arguments].concat())?;
     let result = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
@@ -64,11 +63,11 @@ fn a_server_is_loaded_from_several_hosts() -> Result<()> {
     let MergedResults::Load { trials, capacity } = &role(&result, "load")?.merged else {
         bail!("no trials: {result:?}");
     };
-    ensure!(capacity.is_some(), "nothing is said of what rising rates found");
+    ensure!(capacity.is_some(), "no merged capacity");
     ensure!(trials.len() == 2 && trials.iter().all(|trial| trial.generators == 3), "{trials:?}");
     let mut parts = Vec::new();
     for part in result.parts.iter().filter(|part| part.role == "load") {
-        let load = part.result.clone().context("a part without a result")?;
+        let load = part.result.clone().context("a part has no result")?;
         parts.push(serde_json::from_value::<LoadResult>(load)?);
         ensure!(part.end == CampaignInstanceOutcome::Done && part.started_ns.is_some(), "{part:?}");
     }
@@ -80,29 +79,26 @@ fn a_server_is_loaded_from_several_hosts() -> Result<()> {
         ensure!(trial.sent == sum(|trial| trial.sent) && trial.sent > 0);
         ensure!(trial.received == sum(|trial| trial.received) && trial.received > 0);
         let rtts = trial.rtt_ns.as_ref().context("no round trips")?.count;
-        ensure!(rtts == trial.received, "{rtts} round trips of {} replies", trial.received);
+        ensure!(rtts == trial.received, "{rtts} round trips, but {} replies", trial.received);
     }
     let start = result.start.context("no start")?;
     ensure!(start.late_ns.count == 3 && start.clock_error_ns == Some(0), "{start:?}");
     let server = &result.parts[0];
-    ensure!(
-        server.service && server.result.is_some(),
-        "a server tells what it counted: {server:?}"
-    );
+    ensure!(server.service && server.result.is_some(), "the server has no result: {server:?}");
     Ok(())
 }
 
 fn all_pairs_of_nodes_are_measured() -> Result<()> {
-    all_pairs(&[]).map(drop)
+    run_all_pairs(&[]).map(drop)
 }
 
 fn all_pairs_are_measured_over_ipv6() -> Result<()> {
-    let result = all_pairs(&["--ipv6"])?;
+    let result = run_all_pairs(&["--ipv6"])?;
     ensure!(result.parts.iter().all(|part| part.address.is_ipv6()), "{:?}", result.parts);
     Ok(())
 }
 
-fn all_pairs(more: &[&str]) -> Result<CampaignResult> {
+fn run_all_pairs(more: &[&str]) -> Result<CampaignResult> {
     let plan = ["udp-all-pairs", "--set", "time=500ms", "--set", "rate=50"];
     let (_, result) = run(&[&plan, more].concat())?;
     let MergedResults::Paths { pairs, rows } = &role(&result, "probe")?.merged else {
@@ -119,7 +115,7 @@ fn all_pairs(more: &[&str]) -> Result<CampaignResult> {
 fn every_leaf_of_a_tree_receives_every_packet() -> Result<()> {
     let set = ["--set", "time=1s", "--set", "rate=100", "--set", "leaves=3"];
     let (status, result) = run(&[&["relay-tree"][..], &set].concat())?;
-    ensure!(status == Some(0), "nobody was to answer the source: {:?}", result.findings);
+    ensure!(status == Some(0), "unanswered requests of the source reported: {:?}", result.findings);
     let relays = |name: &str| match &role(&result, name)?.merged {
         MergedResults::Relays { relays, .. } => Ok(relays.clone()),
         other => bail!("{name}: {other:?}"),
@@ -171,7 +167,7 @@ fn a_cluster_runs_the_tasks_of_a_file() -> Result<()> {
     Ok(())
 }
 
-/// The second of two nodes computes five times as much.
+/// Checks a cluster of two nodes of which the second computes five times as much.
 fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
     let set = ["nodes=2", "period=40ms", "time=1s", "slow=2=5"].map(|set| ["--set", set]);
     let (status, result) = run(&[&["rt-cluster"][..], &set.concat()].concat())?;
@@ -193,9 +189,9 @@ fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
     );
     let named = result.findings.iter().find(|finding| finding.code == FindingCode::StragglerNode);
     let agent = second.agent.clone().unwrap_or_default();
-    let message = &named.context("nobody is named")?.message;
+    let message = &named.context("no finding names the straggler")?.message;
     ensure!(message.contains(&format!("member1 is member.1 on {agent}.")), "{message}");
-    // A member has no record of its own, and lacks none.
+    // A member has no result of its own and needs none.
     let member = result.parts.iter().find(|part| part.role == "member").context("no member")?;
     ensure!(member.end == CampaignInstanceOutcome::Done && member.result.is_none(), "{member:?}");
     Ok(())
@@ -204,7 +200,7 @@ fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
 fn the_wait_for_missing_nodes_is_bounded() -> Result<()> {
     let ended = |arguments: &[&str], reason: &str| -> Result<()> {
         let mut command = Command::new(binary()?);
-        let output = run_to_end(command.args(["cycle", "run"]).args(arguments), RUNNING)?;
+        let output = run_to_end(command.args(["cycle", "run"]).args(arguments), TIMEOUT)?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.code() == Some(3) && stderr.contains(reason),
@@ -218,8 +214,8 @@ fn the_wait_for_missing_nodes_is_bounded() -> Result<()> {
         "0 of 1 other nodes joined within 0.2 s",
     )?;
     ended(&["--join", "127.0.0.1:9", "--join-timeout", "200ms"], "cannot reach the leader")?;
-    let output = run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(task), RUNNING)?;
-    ensure!(output.status.code() == Some(2), "--join-timeout without anybody: {output:?}");
+    let output = run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(task), TIMEOUT)?;
+    ensure!(output.status.code() == Some(2), "--join-timeout without other hosts: {output:?}");
     Ok(())
 }
 
@@ -239,36 +235,36 @@ fn an_interrupted_campaign_keeps_its_results() -> Result<()> {
     let probes = result.parts.iter().filter(|part| part.role == "probe");
     for part in probes {
         ensure!(part.end == CampaignInstanceOutcome::Abandoned, "{part:?}");
-        ensure!(part.result.is_some(), "it says what it measured until then: {part:?}");
+        ensure!(part.result.is_some(), "no partial result: {part:?}");
     }
     Ok(())
 }
 
-/// A plan in a file of its own.
-fn file(text: &str) -> Result<(TempDir, String)> {
+/// Writes a plan to a file in its own directory.
+fn write_plan(text: &str) -> Result<(TempDir, String)> {
     let directory = TempDir::new()?;
     let path = directory.path().join("plan.toml");
     fs::write(&path, format!("schema = \"horolog.plan/2\"\nname = \"p\"\n{text}"))?;
-    let path = path.to_str().context("a path that is no text")?.to_owned();
+    let path = path.to_str().context("the path is not UTF-8")?.to_owned();
     Ok((directory, path))
 }
 
 fn a_job_that_never_ends_is_bounded() -> Result<()> {
-    // Its time is that of the command, which no plan can know.
+    // The duration of the job is the default of its command, which the plan does not contain.
     let timer = "duration-max = \"1s\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
-    let (_directory, path) = file(timer)?;
+    let (_directory, path) = write_plan(timer)?;
     let (status, result) = run(&[&path])?;
     ensure!(status == Some(1), "{status:?}");
     ensure!(result.parts[0].end == CampaignInstanceOutcome::TimedOut, "{:?}", result.parts[0]);
-    ensure!(result.parts[0].result.is_some(), "what it measured until then is there");
+    ensure!(result.parts[0].result.is_some(), "no partial result");
     Ok(())
 }
 
 fn a_service_that_cannot_start_is_reported() -> Result<()> {
-    // Nobody has this address.
+    // No interface has this address.
     let text = "[[role]]\nname = \"s\"\nkind = \"serve\"\n[role.options]\n\
                 listen = \"192.0.2.99:123\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
-    let (_directory, path) = file(text)?;
+    let (_directory, path) = write_plan(text)?;
     let output = campaign(&["run", "--local", &path])?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3), "{output:?}");
@@ -284,7 +280,7 @@ fn plans_can_be_listed_printed_and_checked() -> Result<()> {
         let directory = TempDir::new()?;
         let path = directory.path().join("plan.toml");
         fs::write(&path, text)?;
-        let path = path.to_str().context("a path that is no text")?;
+        let path = path.to_str().context("the path is not UTF-8")?;
         let by_name = campaign(&["run", "--local", "--check", name])?;
         let by_file = campaign(&["run", "--local", "--check", path])?;
         ensure!(by_name.status.success() && !by_name.stdout.is_empty(), "{by_name:?}");
@@ -316,7 +312,7 @@ fn invalid_plans_are_refused() -> Result<()> {
     refused(&["rt-cluster", "--set", "slow=7=5"], "node 7 does not exist; nodes are 1 to 3")?;
     refused(&["rt-cluster", "--nats", "nats://127.0.0.1:9"], "cannot be used with '--nats")?;
     refused(&["rt-cluster", "--replicas", "3"], "cannot be used with '--replicas")?;
-    let (_directory, path) = file("[[role]]\nname = \"t\"\nkind = \"shell\"\n")?;
+    let (_directory, path) = write_plan("[[role]]\nname = \"t\"\nkind = \"shell\"\n")?;
     refused(&[&path], "plan.toml:5: unknown kind of role 'shell'")?;
     let output = campaign(&["run", "ntp-saturation", "--nats", "nats://127.0.0.1:9"])?;
     let stderr = String::from_utf8_lossy(&output.stderr);

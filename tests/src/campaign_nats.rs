@@ -1,6 +1,6 @@
-//! Scenarios of campaigns over NATS: agents in private hosts, a real broker, and what becomes of a
-//! campaign when any of them dies or is cut off. Whatever happens, each job has one outcome in the
-//! result: none is lost, and none counts twice.
+//! Scenarios of campaigns over NATS: agents in lab hosts, a real broker, and crashes and partitions
+//! of each of them. In every case each job has one outcome in the result: none is lost, and none
+//! counts twice.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -11,7 +11,7 @@ use horolog_campaign::nats::{BrokerOptions, BrokerStore};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
-use crate::campaign_lab::{Field, campaign_of, timers};
+use crate::campaign_lab::{CampaignTestbed, campaign_id, timer_plan};
 use crate::scenario::Need;
 use crate::{campaign_nats, scenarios};
 
@@ -20,12 +20,12 @@ mod partitions;
 mod plans;
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
-/// Agents of most scenarios.
+/// Number of agents in most scenarios.
 const AGENTS: usize = 3;
-/// How long their jobs measure.
+/// Duration of their jobs, in seconds.
 const SECONDS: u32 = 6;
-/// Longer than a connection takes to be found dead and made anew.
-const AWAY: Duration = Duration::from_secs(4);
+/// Outage of the broker, longer than the detection of a dead connection and a reconnection.
+const OUTAGE: Duration = Duration::from_secs(4);
 
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(NATS, campaign_nats:
@@ -48,21 +48,21 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// How each job ended, by its name, in a result where each stands once.
-pub(crate) fn endings(result: &Value) -> Result<BTreeMap<String, String>> {
+/// Returns the outcome of each job by its name; each job must occur once in the result.
+pub(crate) fn job_outcomes(result: &Value) -> Result<BTreeMap<String, String>> {
     let parts = result["parts"].as_array().context("no parts")?;
     let mut endings = BTreeMap::new();
     for part in parts {
         let job = part["job"].as_str().context("no job")?.to_owned();
         let how = part["end"].as_str().unwrap_or("none").to_owned();
-        ensure!(endings.insert(job.clone(), how).is_none(), "{job} stands there twice");
+        ensure!(endings.insert(job.clone(), how).is_none(), "duplicate outcome of {job}");
     }
     Ok(endings)
 }
 
-/// All timers are done, each once and with a record of its own.
-pub(crate) fn all_done(result: &Value, agents: usize) -> Result<()> {
-    let endings = endings(result)?;
+/// Checks that all timer jobs are done, each once and with its own result.
+pub(crate) fn check_all_done(result: &Value, agents: usize) -> Result<()> {
+    let endings = job_outcomes(result)?;
     let expected = (1..=agents).map(|number| (format!("timer.{number}"), "done".to_owned()));
     ensure!(endings == expected.collect(), "{endings:?}");
     for part in result["parts"].as_array().into_iter().flatten() {
@@ -72,12 +72,14 @@ pub(crate) fn all_done(result: &Value, agents: usize) -> Result<()> {
     Ok(())
 }
 
-/// An end of a path, a path and a timer, on agents that the plan chooses by their labels.
+/// Checks a campaign with a far end, a path and a timer, on agents that the plan selects by their
+/// labels.
 pub(crate) fn a_campaign_runs_from_orders_to_one_result() -> Result<()> {
-    let mut field = Field::without_agents(2, crate::campaign_lab::Nats::open)?;
+    let mut field =
+        CampaignTestbed::without_agents(2, crate::campaign_lab::NatsServer::start_open)?;
     let (far, near) =
         (field.lab.client().interfaces[0].ipv4, field.lab.host(1).first_interface().ipv4);
-    // An agent beside the broker has the far end, which agent 1 reaches.
+    // The agent on the broker's host serves the far end, which agent 1 reaches.
     let mut command = field.lab.client().command(crate::process::binary()?);
     command.args(["campaign", "agent", "--name", "n0", "--clock-server", &far.to_string()]);
     command.args(["--address", &far.to_string(), "--label", "number=0", "--state"]);
@@ -117,7 +119,7 @@ time = "2s"
 "#;
     let mut controller = field.run(plan, &[])?;
     let result = field.result(&mut controller, 0)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     let done = |job: &str| endings.get(job).is_some_and(|how| how == "done");
     ensure!(done("far.1") && done("near.1") && done("timer.1"), "{endings:?}");
     let controller_output = controller.output();
@@ -129,7 +131,7 @@ time = "2s"
     let parts = result["parts"].as_array().context("no parts")?;
     let part = parts.iter().find(|part| part["job"] == "near.1").context("no path")?;
     ensure!(part["agent"] == "n1" && part["address"] == near.to_string(), "{part}");
-    // Nothing is left at the broker, and agents are free.
+    // The campaign is no longer stored at the broker, and the agents are free.
     let mut list = field.lab.client().command(crate::process::binary()?);
     list.args(["campaign", "list", "--json"]);
     let output = crate::process::run_to_end(&mut list, crate::process::TIMEOUT)?;
@@ -139,52 +141,59 @@ time = "2s"
     Ok(())
 }
 
-/// Kills the broker for a while.
-fn restart(field: &mut Field) -> Result<()> {
+/// Kills the broker and restarts it after an outage.
+fn interrupt_broker(field: &mut CampaignTestbed) -> Result<()> {
     field.nats.crash()?;
-    thread::sleep(AWAY);
+    thread::sleep(OUTAGE);
     field.nats.restart(field.lab.client())
 }
 
 pub(crate) fn a_broker_may_die_before_the_start() -> Result<()> {
-    let mut field = Field::new(AGENTS)?;
-    // So much ahead that it is there again before the instant, for whoever had not heard of it.
-    let mut controller = field.run(&timers(AGENTS, 1), &["--lead-time", "10s"])?;
+    let mut field = CampaignTestbed::new(AGENTS)?;
+    // The lead time exceeds the outage, so that agents without the start time still receive it.
+    let mut controller = field.run(&timer_plan(AGENTS, 1), &["--lead-time", "10s"])?;
     controller.await_output("all are ready")?;
-    restart(&mut field)?;
-    all_done(&field.result(&mut controller, 0)?, AGENTS)
+    interrupt_broker(&mut field)?;
+    check_all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
 
 pub(crate) fn a_broker_may_die_while_jobs_run() -> Result<()> {
-    let mut field = Field::new(AGENTS)?;
-    let mut controller = field.run(&timers(AGENTS, SECONDS), &[])?;
+    let mut field = CampaignTestbed::new(AGENTS)?;
+    let mut controller = field.run(&timer_plan(AGENTS, SECONDS), &[])?;
     controller.await_output("timer.1: started")?;
-    restart(&mut field)?;
+    interrupt_broker(&mut field)?;
     let result = field.result(&mut controller, 0)?;
     ensure!(controller.output().contains("waiting for it"), "{}", controller.output());
-    all_done(&result, AGENTS)
+    check_all_done(&result, AGENTS)
 }
 
-/// The broker goes before jobs end and comes when all have, so that every result waits on a disk.
+/// Checks that results arrive if the broker dies before the jobs end and restarts after all have
+/// ended, so that every result waits in a spool.
 pub(crate) fn a_broker_may_die_while_results_arrive() -> Result<()> {
-    let mut field = Field::new(AGENTS)?;
-    let mut controller = field.run(&timers(AGENTS, 2), &[])?;
+    let mut field = CampaignTestbed::new(AGENTS)?;
+    let mut controller = field.run(&timer_plan(AGENTS, 2), &[])?;
     controller.await_output("timer.1: started")?;
     field.nats.crash()?;
     for agent in field.agents.values_mut() {
         agent.await_output("is finished here")?;
     }
     field.nats.restart(field.lab.client())?;
-    // And once more when the first has come.
+    // A second outage after the first result.
     controller.await_output("done with status")?;
-    restart(&mut field)?;
-    all_done(&field.result(&mut controller, 0)?, AGENTS)
+    interrupt_broker(&mut field)?;
+    check_all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
 
-/// Kills the controller when it says this, and has another one go on.
-fn resumed(field: &Field, expected: &str, lead: &str, seconds: u32) -> Result<Value> {
-    let mut controller = field.run(&timers(AGENTS, seconds), &["--lead-time", lead])?;
-    let campaign = campaign_of(&mut controller)?;
+/// Kills the controller when its output contains `expected`, and returns the result of a resumed
+/// one.
+fn kill_and_resume(
+    field: &CampaignTestbed,
+    expected: &str,
+    lead: &str,
+    seconds: u32,
+) -> Result<Value> {
+    let mut controller = field.run(&timer_plan(AGENTS, seconds), &["--lead-time", lead])?;
+    let campaign = campaign_id(&mut controller)?;
     controller.await_output(expected)?;
     controller.kill()?;
     let mut resumed = field.resume(&campaign, &[])?;
@@ -192,38 +201,39 @@ fn resumed(field: &Field, expected: &str, lead: &str, seconds: u32) -> Result<Va
 }
 
 pub(crate) fn a_controller_may_die_before_the_start() -> Result<()> {
-    let field = Field::new(AGENTS)?;
-    all_done(&resumed(&field, "jobs on", "2s", 1)?, AGENTS)?;
-    all_done(&resumed(&field, "accepted", "2s", 1)?, AGENTS)?;
-    all_done(&resumed(&field, "all are ready", "4s", 1)?, AGENTS)
+    let field = CampaignTestbed::new(AGENTS)?;
+    check_all_done(&kill_and_resume(&field, "jobs on", "2s", 1)?, AGENTS)?;
+    check_all_done(&kill_and_resume(&field, "accepted", "2s", 1)?, AGENTS)?;
+    check_all_done(&kill_and_resume(&field, "all are ready", "4s", 1)?, AGENTS)
 }
 
 pub(crate) fn a_controller_may_die_while_jobs_run() -> Result<()> {
-    let field = Field::new(AGENTS)?;
-    all_done(&resumed(&field, "timer.2: started", "2s", 3)?, AGENTS)?;
-    all_done(&resumed(&field, "done with status", "2s", 1)?, AGENTS)
+    let field = CampaignTestbed::new(AGENTS)?;
+    check_all_done(&kill_and_resume(&field, "timer.2: started", "2s", 3)?, AGENTS)?;
+    check_all_done(&kill_and_resume(&field, "done with status", "2s", 1)?, AGENTS)
 }
 
-/// All results have come, and nothing more is to be expected; the next one finds them.
+/// Checks that a resumed controller collects the results if the first one dies before all are
+/// reported and nothing more will be.
 pub(crate) fn a_controller_may_die_after_all_results_are_reported() -> Result<()> {
-    let mut field = Field::new(AGENTS)?;
-    let mut controller = field.run(&timers(AGENTS, 1), &[])?;
-    let campaign = campaign_of(&mut controller)?;
+    let mut field = CampaignTestbed::new(AGENTS)?;
+    let mut controller = field.run(&timer_plan(AGENTS, 1), &[])?;
+    let campaign = campaign_id(&mut controller)?;
     controller.await_output("started")?;
     controller.kill()?;
     for agent in field.agents.values_mut() {
         agent.await_output("is finished here")?;
     }
-    // One outcome comes to lie there once more, and something that is none.
+    // Stores a duplicate outcome, an unexpected report and an unreadable message.
     field.lab.client().run(|| report_again(&campaign))??;
     let mut resumed = field.resume(&campaign, &[])?;
     let result = field.result(&mut resumed, 0)?;
-    all_done(&result, AGENTS)?;
+    check_all_done(&result, AGENTS)?;
     let delivery = json!({
         "unusable": [], "duplicate_outcomes": 1, "unexpected_reports": 1, "unreadable_messages": 1,
     });
     ensure!(result["delivery"] == delivery, "{}", result["delivery"]);
-    // What has been written is not there a second time.
+    // A campaign cannot be resumed after its result was written.
     let mut again = field.resume(&campaign, &[])?;
     let ended = again.wait()?;
     ensure!(ended.code() == Some(2), "{ended}: {}", again.output());
@@ -231,8 +241,8 @@ pub(crate) fn a_controller_may_die_after_all_results_are_reported() -> Result<()
     Ok(())
 }
 
-/// Tells the broker an outcome that it has, under another identifier and by a stranger, and bytes
-/// that mean nothing.
+/// Publishes a stored outcome again, under another identifier and by an unknown agent, and bytes
+/// that are no report.
 fn report_again(campaign: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -243,7 +253,7 @@ fn report_again(campaign: &str) -> Result<()> {
         let (campaign, mut from) = (campaign.parse()?, 0);
         let report = loop {
             let report =
-                store.next_report(&campaign, from).await?.context("no outcome is there")?;
+                store.next_report(&campaign, from).await?.context("no outcome is stored")?;
             from = report.sequence + 1;
             // The line before a report has its identifier, which ends with the job.
             let line = report.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -260,13 +270,13 @@ fn report_again(campaign: &str) -> Result<()> {
 }
 
 pub(crate) fn an_agent_that_dies_is_named_as_lost() -> Result<()> {
-    let mut field = Field::new(AGENTS)?;
-    let plan = timers(AGENTS, 3);
+    let mut field = CampaignTestbed::new(AGENTS)?;
+    let plan = timer_plan(AGENTS, 3);
     let mut controller = field.run(&plan, &["--agent-timeout", "2s"])?;
     controller.await_output("n2: timer.2: started")?;
     field.kill_agent(2)?;
     let result = field.result(&mut controller, 1)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     let done = |job: &str| endings.get(job).is_some_and(|how| how == "done");
     ensure!(done("timer.1") && done("timer.3"), "{endings:?}");
     ensure!(endings["timer.2"] == "lost", "{endings:?}");
@@ -277,50 +287,51 @@ pub(crate) fn an_agent_that_dies_is_named_as_lost() -> Result<()> {
 }
 
 pub(crate) fn a_restarted_agent_reports_the_job_that_it_lost() -> Result<()> {
-    let mut field = Field::new(AGENTS)?;
-    let mut controller = field.run(&timers(AGENTS, 3), &[])?;
+    let mut field = CampaignTestbed::new(AGENTS)?;
+    let mut controller = field.run(&timer_plan(AGENTS, 3), &[])?;
     controller.await_output("n2: timer.2: started")?;
     field.kill_agent(2)?;
     field.start_agent(2, &[])?;
     let result = field.result(&mut controller, 1)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     ensure!(endings.get("timer.2").is_some_and(|how| how == "interrupted"), "{endings:?}");
     ensure!(endings.len() == AGENTS, "{endings:?}");
-    // It works for the next one.
-    let mut controller = field.run(&timers(AGENTS, 1), &[])?;
-    all_done(&field.result(&mut controller, 0)?, AGENTS)
+    // The agent is available to the next campaign.
+    let mut controller = field.run(&timer_plan(AGENTS, 1), &[])?;
+    check_all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
 
 pub(crate) fn a_healed_network_partition_loses_nothing() -> Result<()> {
-    let mut field = Field::new(AGENTS)?;
-    let mut controller = field.run(&timers(AGENTS, 2), &[])?;
+    let mut field = CampaignTestbed::new(AGENTS)?;
+    let mut controller = field.run(&timer_plan(AGENTS, 2), &[])?;
     controller.await_output("n2: timer.2: started")?;
     field.set_link(2, false)?;
     let agent = field.agents.get_mut(&2).context("no agent")?;
     agent.await_output("is finished here")?;
     agent.await_output("continues without it")?;
     field.set_link(2, true)?;
-    all_done(&field.result(&mut controller, 0)?, AGENTS)
+    check_all_done(&field.result(&mut controller, 0)?, AGENTS)
 }
 
 pub(crate) fn an_interrupted_controller_keeps_its_results() -> Result<()> {
-    let field = Field::new(AGENTS)?;
-    let mut controller = field.run(&timers(AGENTS, 60), &[])?;
+    let field = CampaignTestbed::new(AGENTS)?;
+    let mut controller = field.run(&timer_plan(AGENTS, 60), &[])?;
     controller.await_output("n2: timer.2: started")?;
     thread::sleep(Duration::from_secs(1));
     controller.signal("INT")?;
     let result = field.result(&mut controller, 0)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     ensure!(endings.len() == AGENTS, "{endings:?}");
     ensure!(endings.values().all(|how| how == "abandoned"), "{endings:?}");
-    ensure!(result["interrupted"] == true, "it does not say so");
+    ensure!(result["interrupted"] == true, "the result is not marked as interrupted");
     Ok(())
 }
 
-/// The plan that comes with the program, its second node slow: agents run it where their policy
-/// lists its kinds, and the result names the agent that the others wait for.
+/// Checks the built-in cluster plan with a slow second node: agents whose policy lists its kinds
+/// run it, and the result names the agent for which the others wait.
 pub(crate) fn a_cluster_of_agents_runs_in_step() -> Result<()> {
-    let mut field = Field::without_agents(2, crate::campaign_lab::Nats::open)?;
+    let mut field =
+        CampaignTestbed::without_agents(2, crate::campaign_lab::NatsServer::start_open)?;
     let policy = field.directory.path().join("policy.toml");
     let kinds = "schema = \"horolog.policy/1\"\nkinds = [\"cycle-lead\", \"cycle-join\"]\n";
     std::fs::write(&policy, kinds)?;
@@ -342,6 +353,6 @@ pub(crate) fn a_cluster_of_agents_runs_in_step() -> Result<()> {
     let agent = cycles["nodes"][1]["agent"].as_str().context("no agent")?;
     let named = format!("member1 is member.1 on {agent}.");
     ensure!(result["findings"].to_string().contains(&named), "{}", result["findings"]);
-    ensure!(endings(&result)?.values().all(|how| how == "done"), "{result}");
+    ensure!(job_outcomes(&result)?.values().all(|how| how == "done"), "{result}");
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! A broker's connection that loses an answer: a proxy before a NATS server which hands a client's
-//! messages on one by one, and at one of them closes the connection when the server has it, before
-//! anything of what follows, and stays away for a while.
+//! Loss of a broker's response: a proxy before a NATS server forwards a client's messages one by
+//! one, and at a selected one closes the connection after the server has received it, before any
+//! response, and refuses connections for a while.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,24 +14,24 @@ use horolog_lab::LabHost;
 
 use crate::campaign_lab::NATS_PORT;
 
-/// Where the proxy listens.
+/// Port of the proxy.
 pub(crate) const PROXY_PORT: u16 = 4_333;
-/// Longer than a server takes to act upon a message that it has.
-const ACTING: Duration = Duration::from_millis(300);
+/// Longer than the reaction of a server to a received message.
+const REACTION_TIME: Duration = Duration::from_millis(300);
 
-/// Which message is the last, and how long nobody is let in then.
+/// Message whose response is lost, and the outage after it.
 #[derive(Clone, Debug)]
-pub(crate) struct Loss {
-    /// The subject of the messages that are counted.
+pub(crate) struct ResponseLoss {
+    /// Subject of the counted messages.
     pub(crate) subject: String,
-    /// Which of them it is, from 1 on.
+    /// Number of the message among them, from 1.
     pub(crate) number: usize,
-    /// How long the proxy stays away.
-    pub(crate) away: Duration,
+    /// Duration without connections through the proxy.
+    pub(crate) outage: Duration,
 }
 
-/// Opens the proxy in a host. It lasts as long as the scenarios.
-pub(crate) fn open(host: &LabHost, loss: Loss) -> Result<()> {
+/// Opens the proxy in a host, until the process ends.
+pub(crate) fn open_proxy(host: &LabHost, loss: ResponseLoss) -> Result<()> {
     let listener = host.run(|| TcpListener::bind(("127.0.0.1", PROXY_PORT)))??;
     let netns = host.netns.clone();
     thread::spawn(move || {
@@ -39,24 +39,26 @@ pub(crate) fn open(host: &LabHost, loss: Loss) -> Result<()> {
         for client in listener.incoming() {
             let server = netns.run(|| TcpStream::connect(("127.0.0.1", NATS_PORT)));
             let (Ok(client), Ok(Ok(server))) = (client, server) else { continue };
-            // Whoever is not let in is told so by the end of the connection.
-            if !matches!(join(&client, &server, &loss, &counted), Ok(false)) {
-                thread::sleep(loss.away);
+            // A client without a connection to the server is closed above.
+            if !matches!(forward(&client, &server, &loss, &counted), Ok(false)) {
+                thread::sleep(loss.outage);
             }
         }
     });
     Ok(())
 }
 
-/// Hands on until one end closes, or the message comes; then it says so.
-fn join(
+/// Forwards messages until one end closes or the selected message was sent; returns true for the
+/// latter.
+fn forward(
     client: &TcpStream,
     server: &TcpStream,
-    loss: &Loss,
+    loss: &ResponseLoss,
     counted: &AtomicUsize,
 ) -> Result<bool> {
-    let deaf = Arc::new(AtomicBool::new(false));
-    let (mut from, mut to, is_deaf) = (server.try_clone()?, client.try_clone()?, deaf.clone());
+    let drops_responses = Arc::new(AtomicBool::new(false));
+    let (mut from, mut to, is_deaf) =
+        (server.try_clone()?, client.try_clone()?, drops_responses.clone());
     let back = thread::spawn(move || -> Result<()> {
         let mut bytes = [0; 4_096];
         loop {
@@ -72,11 +74,11 @@ fn join(
     while let Some(message) = message(&mut reader)? {
         let is_counted = message.subject == loss.subject;
         has_lost = is_counted && counted.fetch_add(1, Ordering::SeqCst) + 1 == loss.number;
-        deaf.fetch_or(has_lost, Ordering::SeqCst);
+        drops_responses.fetch_or(has_lost, Ordering::SeqCst);
         let mut server = server;
         server.write_all(&message.bytes)?;
         if has_lost {
-            thread::sleep(ACTING);
+            thread::sleep(REACTION_TIME);
             break;
         }
     }
@@ -85,7 +87,7 @@ fn join(
     Ok(has_lost)
 }
 
-/// A line of a client, with what is published by it.
+/// Line of a client with the payload that it publishes.
 struct Message {
     subject: String,
     bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Scenarios of `load --pcap`: that the file holds what the result counts, both ways, each reply
-//! with its request, also where only a part is kept; and that it is whole however the run ends.
+//! Scenarios of `load --pcap`: the file contains the counted packets of both directions, each reply
+//! with its request, also if only a share is captured; and it is complete however the run ends.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,16 +17,16 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{
-    Started, TIMEOUT, UnprivilegedCopy, check_sums, has, load, only_trial, parse, result_of,
+    StartedProgram, TIMEOUT, UnprivilegedCopy, check_sums, has_finding, load, only_trial, parse,
+    result_of,
 };
 use crate::process::{self, Server, binary, run_to_end, server_address};
 use crate::ptp_master::Master;
 use crate::ptp4l::{Ptp4l, Transport};
 use crate::scenario::Need;
-use crate::usage_error::{ENVIRONMENT, USAGE, check};
+use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, ROOT_AND_IPV6, capture, scenarios};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, capture: every_counted_packet_is_captured));
     all.extend(scenarios!(ROOT, capture:
@@ -46,21 +46,21 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// Types of blocks (draft-ietf-opsawg-pcapng).
+/// Block types (draft-ietf-opsawg-pcapng).
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 
-/// A packet of a file.
+/// Packet of a file.
 struct Packet {
     at_ns: u64,
     is_request: bool,
-    /// What a request and its reply have in common; `None` in other messages of PTP.
+    /// Identifier that a request and its reply share; `None` in other PTP messages.
     token: Option<u64>,
 }
 
-/// What a whole file holds: its packets, and how many its end says were seen and missed.
+/// Contents of a complete file: packets, and the captured and missed counts of its last block.
 struct Capture {
     packets: Vec<Packet>,
     captured_total: u64,
@@ -75,8 +75,8 @@ impl Capture {
         while !rest.is_empty() {
             let kind = word(rest, 0)?;
             let length = word(rest, 4)? as usize;
-            let block = rest.get(..length).context("a block is cut short")?;
-            ensure!(word(block, length - 4)? as usize == length, "a block's lengths differ");
+            let block = rest.get(..length).context("truncated block")?;
+            ensure!(word(block, length - 4)? as usize == length, "the lengths of a block differ");
             kinds.push(kind);
             match kind {
                 PACKET => packets.push(Packet::read(block)?),
@@ -87,26 +87,26 @@ impl Capture {
         }
         let ends = (kinds.first(), kinds.get(1), kinds.last());
         let whole = (Some(&SECTION_HEADER), Some(&INTERFACE), Some(&STATISTICS));
-        ensure!(ends == whole, "not whole: {ends:?}");
+        ensure!(ends == whole, "incomplete file: {ends:?}");
         Ok(Self { packets, captured_total, missed })
     }
 
     fn tokens(&self, is_request: bool) -> Vec<u64> {
-        let of_way = self.packets.iter().filter(|packet| packet.is_request == is_request);
-        of_way.filter_map(|packet| packet.token).collect()
+        let of_direction = self.packets.iter().filter(|packet| packet.is_request == is_request);
+        of_direction.filter_map(|packet| packet.token).collect()
     }
 
-    /// Checks that every reply has its request, and that there are so many of each.
+    /// Checks the numbers of requests and replies, and that every reply has its request.
     fn check(&self, requests: u64, replies: u64) -> Result<()> {
         let [sent, received] = [true, false].map(|is_request| self.tokens(is_request));
         let counts = (sent.len() as u64, received.len() as u64);
         ensure!(counts == (requests, replies), "{counts:?} instead of {requests}, {replies}");
         let known: HashSet<u64> = sent.iter().copied().collect();
-        ensure!(known.len() == sent.len(), "a request was seen twice");
+        ensure!(known.len() == sent.len(), "duplicate request");
         ensure!(received.iter().all(|token| known.contains(token)), "a reply without request");
         ensure!(
             (self.captured_total, self.missed) == (requests + replies, 0),
-            "{} seen",
+            "{} captured",
             self.captured_total
         );
         let first = self.packets.first().context("no packet")?;
@@ -119,7 +119,7 @@ impl Capture {
 impl Packet {
     fn read(block: &[u8]) -> Result<Self> {
         let length = word(block, 20)? as usize;
-        let frame = block.get(28..28 + length).context("a packet is cut short")?;
+        let frame = block.get(28..28 + length).context("truncated packet")?;
         let flags = word(block, 28 + length.next_multiple_of(4) + 4)?;
         let is_request = flags == CaptureDirection::Outbound as u32;
         ensure!(is_request || flags == CaptureDirection::Inbound as u32, "flags {flags}");
@@ -144,7 +144,7 @@ fn token(frame: &[u8], is_request: bool) -> Result<Option<u64>> {
     Ok(Some(if is_request { header.transmit } else { header.origin }.to_bits()))
 }
 
-/// The clock that asks, which every request has anew.
+/// Returns the clock identity of the requester, which differs in every request.
 fn ptp_token(payload: &[u8]) -> Result<Option<u64>> {
     let (message, _) = Message::parse(payload).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     Ok(match message.body {
@@ -158,7 +158,7 @@ fn ptp_token(payload: &[u8]) -> Result<Option<u64>> {
 }
 
 fn word(bytes: &[u8], at: usize) -> Result<u32> {
-    let four = bytes.get(at..at + 4).context("it is cut short")?;
+    let four = bytes.get(at..at + 4).context("truncated file")?;
     Ok(u32::from_le_bytes(four.try_into()?))
 }
 
@@ -166,14 +166,14 @@ fn number(bytes: &[u8], at: usize) -> Result<u64> {
     Ok(u64::from(word(bytes, at + 4)?) << 32 | u64::from(word(bytes, at)?))
 }
 
-/// Runs a load that is captured.
-fn captured(host: &LabHost, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
-    captured_by(arguments, |all| result_of(host, all))
+/// Runs a load with a capture.
+fn load_with_capture(host: &LabHost, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
+    run_with_capture(arguments, |all| result_of(host, all))
 }
 
-/// Runs a load of a PTP master that is captured.
-fn captured_ptp(host: &LabHost, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
-    captured_by(arguments, |all| {
+/// Runs a load on a PTP master with a capture.
+fn load_ptp_with_capture(host: &LabHost, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
+    run_with_capture(arguments, |all| {
         let mut command = host.command(binary()?);
         command.args(["load", "ptp"]).args(all).args(["--json", "-"]);
         let output = run_to_end(&mut command, TIMEOUT)?;
@@ -182,7 +182,7 @@ fn captured_ptp(host: &LabHost, arguments: &[&str]) -> Result<(LoadResult, Captu
     })
 }
 
-fn captured_by(
+fn run_with_capture(
     arguments: &[&str],
     run: impl Fn(&[&str]) -> Result<LoadResult>,
 ) -> Result<(LoadResult, Capture)> {
@@ -194,8 +194,8 @@ fn captured_by(
     Ok((result, Capture::read(&path)?))
 }
 
-/// Every request and every reply is in the file, by either engine and IP version; nothing is said
-/// against it. An engine that was left open is one that can be heard.
+/// Checks that every request and every reply is captured, by either engine and IP version, without
+/// a finding; `auto` selects an engine that can capture.
 pub(crate) fn every_counted_packet_is_captured() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
@@ -203,25 +203,25 @@ pub(crate) fn every_counted_packet_is_captured() -> Result<()> {
     for address in addresses.map(|address| address.ip().to_string()) {
         for engine in ["udp", "packet", "auto"] {
             let run = [&address, "--engine", engine, "-r", "2k-4k", "-x", "2", "-t", "0.2"];
-            let (result, capture) = captured(lab.client(), &run)?;
+            let (result, capture) = load_with_capture(lab.client(), &run)?;
             let sum = |of: fn(&horolog_record::Trial) -> u64| result.trials.iter().map(of).sum();
-            // An engine that was left open is tried before, when nothing is kept yet.
+            // With `auto` another engine is tried first, before the capture begins.
             capture
                 .check(sum(|trial| trial.sent), sum(|trial| trial.received))
                 .with_context(|| format!("{engine} to {address}"))?;
-            ensure!(!has(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
+            ensure!(!has_finding(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
             ensure!(
                 engine != "auto" || result.engine == LoadEngineKind::Packet,
                 "{:?}",
                 result.engine
             );
-            ensure!(engine != "auto" || has(&result, FindingCode::EngineFallback));
+            ensure!(engine != "auto" || has_finding(&result, FindingCode::EngineFallback));
         }
     }
     Ok(())
 }
 
-/// Of forty thousand a second a quarter is kept, and each reply to what is kept.
+/// Checks that of 40,000 requests per second a quarter is captured, each with its reply.
 pub(crate) fn sampled_requests_are_captured_with_their_replies() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -229,13 +229,13 @@ pub(crate) fn sampled_requests_are_captured_with_their_replies() -> Result<()> {
     let target = at.ip().to_string();
     for more in [&[][..], &["--interleaved", "-c", "64"]] {
         let run = [&[&*target, "--engine", "packet", "-r", "40k", "-t", "0.4"], more].concat();
-        let (result, capture) = captured(lab.client(), &run)?;
+        let (result, capture) = load_with_capture(lab.client(), &run)?;
         let trial = only_trial(&result)?;
         let requests = capture.tokens(true).len() as u64;
         ensure!(requests.abs_diff(trial.sent / 4) <= 4, "{requests} of {}", trial.sent);
         let finding = result.findings.iter().find(|one| one.code == FindingCode::CaptureIncomplete);
         ensure!(finding.is_some_and(|one| one.message.contains("one request in 4")));
-        // In interleaved mode a reply brings the other of the request's two timestamps back.
+        // In interleaved mode a reply returns the other of the request's two timestamps.
         let tokens = |is_request| -> HashSet<u64> {
             capture.tokens(is_request).into_iter().map(|token| token | 1).collect()
         };
@@ -247,7 +247,8 @@ pub(crate) fn sampled_requests_are_captured_with_their_replies() -> Result<()> {
     Ok(())
 }
 
-/// Requests and answers of PTP, over UDP and Ethernet, to the master's address and to the group.
+/// Checks the capture of PTP requests and responses, over UDP and Ethernet, to the master's address
+/// and to the group.
 pub(crate) fn ptp_is_captured() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ethernet = ["--transport", "l2"];
@@ -265,15 +266,16 @@ pub(crate) fn ptp_is_captured() -> Result<()> {
         let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
         let target = server_address(&lab, transport == Transport::Ipv6)?.ip().to_string();
         let run = [&[mode[0], &target, "-r", "1000", "-t", "0.2"], &mode[1..], more].concat();
-        let (result, capture) = captured_ptp(lab.client(), &run)?;
+        let (result, capture) = load_ptp_with_capture(lab.client(), &run)?;
         let trial = only_trial(&result)?;
         let [sent, received] = [true, false].map(|is_request| capture.tokens(is_request));
         let counts = (sent.len() as u64, received.len() as u64);
         ensure!(counts == (trial.sent, trial.responses.delay), "{counts:?} of {trial:?}, {run:?}");
         let known: HashSet<u64> = sent.iter().copied().collect();
-        ensure!(known.len() == sent.len(), "a request was seen twice, {run:?}");
-        ensure!(received.iter().all(|token| known.contains(token)), "no request, {run:?}");
-        // Each of a Sync and its follow-up is there, and what the master tells everybody.
+        ensure!(known.len() == sent.len(), "duplicate request, {run:?}");
+        ensure!(received.iter().all(|token| known.contains(token)), "unknown reply, {run:?}");
+        // Other messages are Sync and Follow_Up of each NetSync Monitor answer, and multicast
+        // messages.
         let others = (capture.packets.len() - sent.len() - received.len()) as u64;
         let owed = if mode[0] == "nsm" { 2 * trial.received } else { 0 };
         ensure!(others >= owed && capture.missed == 0, "{others} others, {run:?}");
@@ -281,7 +283,7 @@ pub(crate) fn ptp_is_captured() -> Result<()> {
     Ok(())
 }
 
-/// Of twenty thousand requests a second of PTP one in two is kept, and each answer to what is kept.
+/// Checks that of 20,000 PTP requests per second one in two is captured, each with its response.
 pub(crate) fn sampled_ptp_requests_are_captured_with_their_responses() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for (transport, more) in
@@ -290,28 +292,28 @@ pub(crate) fn sampled_ptp_requests_are_captured_with_their_responses() -> Result
         let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
         let target = server_address(&lab, false)?.ip().to_string();
         let run = [&["delay", &target, "-r", "20k", "-t", "0.2"], &more[..]].concat();
-        let (result, capture) = captured_ptp(lab.client(), &run)?;
+        let (result, capture) = load_ptp_with_capture(lab.client(), &run)?;
         let trial = only_trial(&result)?;
         let tokens =
             |is_request| -> HashSet<u64> { capture.tokens(is_request).into_iter().collect() };
         let (sent, received) = (tokens(true), tokens(false));
         ensure!((sent.len() as u64).abs_diff(trial.sent / 2) <= 4, "{} of {trial:?}", sent.len());
-        ensure!(!received.is_empty() && received.is_subset(&sent), "answers without requests");
+        ensure!(!received.is_empty() && received.is_subset(&sent), "responses without requests");
         let unanswered = (sent.len() - received.len()) as u64;
         ensure!(unanswered <= trial.lost && capture.missed == 0, "{unanswered} of {trial:?}");
     }
     Ok(())
 }
 
-/// Of twenty thousand requests for messages a second one in two is kept, and each grant of what is
-/// kept, though nothing but who asks is in both.
+/// Checks that of 20,000 unicast requests per second one in two is captured, each with its grant,
+/// although only the identity of the requester links them.
 pub(crate) fn sampled_negotiations_are_captured_with_their_grants() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.ip();
     let _master = Master::start(&lab, at, |_, _| true)?;
     let target = at.to_string();
     let run = ["unicast", &target, "-r", "20k", "-t", "0.2", "--engine", "packet"];
-    let (result, capture) = captured_ptp(lab.client(), &run)?;
+    let (result, capture) = load_ptp_with_capture(lab.client(), &run)?;
     let trial = only_trial(&result)?;
     let tokens = |is_request| -> HashSet<u64> { capture.tokens(is_request).into_iter().collect() };
     let (sent, received) = (tokens(true), tokens(false));
@@ -322,37 +324,38 @@ pub(crate) fn sampled_negotiations_are_captured_with_their_grants() -> Result<()
     Ok(())
 }
 
-/// What comes after the number of packets that was asked for is left out, and that is said.
+/// Checks that packets beyond `--pcap-max` are left out, with a finding.
 pub(crate) fn packets_beyond_the_maximum_are_reported_as_omitted() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
     let target = at.ip().to_string();
     let run = [&target, "--engine", "udp", "-r", "2000", "-t", "0.2", "--pcap-max", "100"];
-    let (result, capture) = captured(lab.client(), &run)?;
+    let (result, capture) = load_with_capture(lab.client(), &run)?;
     let trial = only_trial(&result)?;
     ensure!(capture.packets.len() == 100, "{} packets", capture.packets.len());
     ensure!(
         capture.captured_total == trial.sent + trial.received,
-        "{} seen",
+        "{} captured",
         capture.captured_total
     );
-    ensure!(has(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
     Ok(())
 }
 
-/// On loopback every packet leaves and comes in by the same interface, and is there once.
+/// Checks that a packet on loopback, which both leaves and enters by one interface, is captured
+/// once.
 pub(crate) fn packets_on_loopback_are_captured_once() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
     let target = at.ip().to_string();
-    let (result, capture) = captured(lab.server(), &[&target, "-r", "2000", "-t", "0.2"])?;
+    let (result, capture) = load_with_capture(lab.server(), &[&target, "-r", "2000", "-t", "0.2"])?;
     let trial = only_trial(&result)?;
     capture.check(trial.sent, trial.received)
 }
 
-/// Ctrl-C ends a run after its trial, with a whole result and a whole file.
+/// Checks that SIGINT ends a run after its trial, with a complete result and a complete file.
 pub(crate) fn an_interrupted_capture_is_complete() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -363,18 +366,19 @@ pub(crate) fn an_interrupted_capture_is_complete() -> Result<()> {
     let run = [&target, "--engine", "packet", "-r", "1k-8k", "-t", "0.7"];
     let mut command = load(lab.client(), &run)?;
     command.arg("--pcap").arg(&file).arg("--json").arg(&out);
-    let mut run = Started::start(&mut command)?;
+    let mut run = StartedProgram::start(&mut command)?;
     run.wait_until(|_, stderr| stderr.contains("horolog: loading"))?;
     run.signal("INT")?;
     let (status, _) = run.end()?;
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);
     let result: LoadResult = parse(&fs::read(out)?)?;
-    ensure!(has(&result, FindingCode::Interrupted), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::Interrupted), "{:?}", result.findings);
     let trial = only_trial(&result)?;
     Capture::read(&file)?.check(trial.sent, trial.received)
 }
 
-/// What no tap sees, and who may not have one, is refused before anything is sent.
+/// Checks that a capture without a usable tap, without privilege, or with invalid options is
+/// refused before anything is sent.
 pub(crate) fn impossible_captures_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?.ip().to_string();
@@ -388,13 +392,13 @@ pub(crate) fn impossible_captures_are_refused() -> Result<()> {
     ];
     for (arguments, status, named) in cases {
         let mut command = load(lab.client(), &[&[&*target], arguments].concat())?;
-        check(&run_to_end(&mut command, TIMEOUT)?, status, named)
+        check_refusal(&run_to_end(&mut command, TIMEOUT)?, status, named)
             .with_context(|| format!("{arguments:?}"))?;
     }
     let user = UnprivilegedCopy::new()?;
     let mut command = user.command(lab.client().command("setpriv"));
     command.args(["load", "ntp", &target, "--engine", "udp", "--pcap", "mine.pcapng"]);
-    check(&run_to_end(&mut command, TIMEOUT)?, ENVIRONMENT, &["CAP_NET_RAW", "--pcap"])?;
-    ensure!(!user.path("mine.pcapng").exists(), "it left a file");
+    check_refusal(&run_to_end(&mut command, TIMEOUT)?, ENVIRONMENT, &["CAP_NET_RAW", "--pcap"])?;
+    ensure!(!user.path("mine.pcapng").exists(), "the refused run left a file");
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Debian's chronyd as a client of scenarios, which is always told to leave this machine's clock
-//! alone (`-x`).
+//! Debian's chronyd as a client in scenarios, always without control of the host's clock (`-x`).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -14,25 +13,25 @@ use tempfile::TempDir;
 
 use crate::process::run_to_end;
 
-/// Long enough for chronyd to start and to make up its mind.
+/// Long enough for chronyd to start and to select a source.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(40);
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Debian's chronyd as a client, with a socket for chronyc and nothing outside its directory.
-pub(crate) struct Client {
+/// Debian's chronyd as a client, with a socket for chronyc and all its files in its own directory.
+pub(crate) struct ChronydClient {
     _process: RunningProgram,
     directory: TempDir,
 }
 
-impl Client {
-    /// Starts it with these lines of configuration, in which `DIR` stands for its directory, which
-    /// `prepare` may put files into.
+impl ChronydClient {
+    /// Starts chronyd with these lines of configuration, in which `DIR` is replaced by the path of
+    /// its directory; `prepare` may write files there before the start.
     pub(crate) fn start(
         host: &LabHost,
         lines: &[String],
         prepare: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Self> {
-        // chronyd makes no socket where others may look in.
+        // chronyd refuses to make its socket in a directory that other users can read.
         let private = Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().permissions(private).tempdir()?;
         prepare(directory.path())?;
@@ -49,33 +48,34 @@ impl Client {
         Ok(Self { _process: process, directory })
     }
 
-    /// What chronyc prints.
+    /// Returns the output of a chronyc command.
     pub(crate) fn query(&self, what: &str) -> Result<String> {
         query(&self.directory.path().join("chronyd.sock"), what)
     }
 
-    /// Asks until the answer has all of `signs`, each on a line that begins with one text and
-    /// holds another.
-    pub(crate) fn await_signs(&self, what: &str, signs: &[(&str, &str)]) -> Result<String> {
+    /// Repeats a chronyc command until its output has all of `signs`: a line that begins with the
+    /// first text and contains the second.
+    pub(crate) fn await_lines(&self, what: &str, signs: &[(&str, &str)]) -> Result<String> {
         let started = Instant::now();
         loop {
             let text = self.query(what)?;
-            let shows = |(name, value): &(&str, &str)| {
+            let has_line = |(name, value): &(&str, &str)| {
                 text.lines().any(|line| line.starts_with(name) && line.contains(value))
             };
-            if signs.iter().all(shows) {
+            if signs.iter().all(has_line) {
                 return Ok(text);
             }
             if started.elapsed() > TIMEOUT {
                 let sources = self.query("sources")?;
-                bail!("chronyc {what} does not show {signs:?}: {text}\n{sources}");
+                bail!("chronyc {what} lacks {signs:?}: {text}\n{sources}");
             }
             thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// How many requests chronyd has sent and how many valid replies it has received.
-    pub(crate) fn packets(&self) -> Result<[u64; 2]> {
+    /// Returns the numbers of requests that chronyd has sent and of valid replies that it has
+    /// received.
+    pub(crate) fn packet_counts(&self) -> Result<[u64; 2]> {
         let text = self.query("ntpdata")?;
         let number = |name: &str| -> Result<u64> {
             let line = text.lines().find(|line| line.starts_with(name));

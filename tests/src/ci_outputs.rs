@@ -1,6 +1,6 @@
-//! Scenarios of what a continuous-integration machine gets: XML of `JUnit` that a validator takes
-//! and that says what the exit status says, a summary that several commands add to, and the example
-//! workflow, whose commands are run as they stand.
+//! Scenarios of outputs for continuous integration: valid `JUnit` XML that agrees with the exit
+//! status, a summary to which several commands append, and the example workflow, whose commands are
+//! executed unchanged.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,10 +21,9 @@ use crate::{ci_outputs, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 const REPOSITORY: &str = env!("HOROLOG_REPOSITORY");
-/// A measurement that takes no time.
-const MEASURED: [&str; 5] = ["clock", "simulate", "--duration", "10m", "--no-store"];
+/// Measurement that takes hardly any time.
+const SIMULATE_COMMAND: [&str; 5] = ["clock", "simulate", "--duration", "10m", "--no-store"];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[Need::Peer("xmllint")], ci_outputs:
         junit_agrees_with_the_exit_status,
@@ -40,8 +39,8 @@ fn horolog(arguments: &[&str], directory: &Path) -> Result<Output> {
     run_to_end(Command::new(binary()?).args(arguments).current_dir(directory), TIMEOUT)
 }
 
-/// How many failures and errors a file has that is XML of `JUnit`.
-fn validated(file: &Path) -> Result<usize> {
+/// Validates a `JUnit` file, and returns the number of its failures and errors.
+fn failure_count(file: &Path) -> Result<usize> {
     let mut command = Command::new("xmllint");
     command
         .args(["--noout", "--schema"])
@@ -66,10 +65,11 @@ fn junit_agrees_with_the_exit_status() -> Result<()> {
     let load = golden("load");
     let compare = ["runs", "compare", &load, &load];
     let unmeasured = ["path", "tcp", "127.0.0.1:1", "--no-store"];
-    let passed = [&MEASURED[..], &["--fail-if", "max>1s"]].concat();
-    let broken = [&MEASURED[..], &["--fail-if", "max>1ns", "--fail-if", "mean>1s"]].concat();
+    let passed = [&SIMULATE_COMMAND[..], &["--fail-if", "max>1s"]].concat();
+    let broken =
+        [&SIMULATE_COMMAND[..], &["--fail-if", "max>1ns", "--fail-if", "mean>1s"]].concat();
     let cases: [(&[&str], i32, usize); 5] = [
-        (&MEASURED, 0, 0),
+        (&SIMULATE_COMMAND, 0, 0),
         (&passed, 0, 0),
         (&broken, 1, 1),
         (&unmeasured, 3, 1),
@@ -79,8 +79,8 @@ fn junit_agrees_with_the_exit_status() -> Result<()> {
         let arguments = [arguments, &["--junit", "x.xml", "--summary", "all.md"]].concat();
         let output = horolog(&arguments, directory.path())?;
         ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
-        let found = validated(&directory.path().join("x.xml"))?;
-        ensure!(found == wrong, "{arguments:?}: {found} cases are wrong");
+        let found = failure_count(&directory.path().join("x.xml"))?;
+        ensure!(found == wrong, "{arguments:?}: {found} failed cases");
     }
     let summary = fs::read_to_string(directory.path().join("all.md"))?;
     let titles = summary.lines().filter(|line| line.starts_with("## ")).count();
@@ -98,21 +98,23 @@ fn existing_files_are_not_overwritten() -> Result<()> {
         (&["--junit", "-"], "--junit takes a file"),
         (&["--summary", "-"], "--summary takes a file"),
     ] {
-        let output = horolog(&[&MEASURED, more].concat(), directory.path())?;
+        let output = horolog(&[&SIMULATE_COMMAND, more].concat(), directory.path())?;
         let stderr = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(2) && stderr.contains(words), "{stderr}");
-        ensure!(fs::read_dir(directory.path())?.next().is_none(), "{more:?} left something");
+        ensure!(fs::read_dir(directory.path())?.next().is_none(), "{more:?} left files");
     }
-    let output = horolog(&[&MEASURED[..], &["--junit", "no/x"]].concat(), directory.path())?;
+    let output =
+        horolog(&[&SIMULATE_COMMAND[..], &["--junit", "no/x"]].concat(), directory.path())?;
     ensure!(output.status.code() == Some(3), "{output:?}");
     Ok(())
 }
 
-/// The steps of the example that run something, by their names, as a parser of YAML reads them.
+/// Returns name and script of each step of the example workflow that runs commands, read by a YAML
+/// parser.
 fn steps() -> Result<Vec<(String, String)>> {
     let workflow = Path::new(REPOSITORY).join("docs/examples/ci-workflow.yml");
     let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
-    // Debian's own, for which Debian's parser is installed.
+    // Debian's interpreter, for which the YAML parser is installed.
     let mut command = Command::new("/usr/bin/python3");
     let output = run_to_end(command.args(["-c", script]).arg(workflow), TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -124,11 +126,11 @@ fn steps() -> Result<Vec<(String, String)>> {
     Ok(runs.collect())
 }
 
-/// Twice, since the second run has a baseline. Whether a limit is kept is this machine's affair;
-/// that the files say the same as the status is not.
+/// Checks the example workflow in two runs, of which the second has a baseline. Whether a limit
+/// fails depends on the host, but the files must agree with the exit status.
 fn the_example_workflow_runs() -> Result<()> {
     let directory = TempDir::new()?;
-    // On a loopback of its own.
+    // The lab provides a separate loopback interface.
     let lab = Lab::new(&LabConfig::default())?;
     let programs = directory.path().join("bin");
     fs::create_dir(&programs)?;
@@ -136,7 +138,7 @@ fn the_example_workflow_runs() -> Result<()> {
     let steps = steps()?;
     ensure!(steps.len() == 6, "{steps:?}");
     for has_baseline in [false, true] {
-        let mut stop = Stop(None);
+        let mut stop = WorkflowServerStop(None);
         for (name, script) in &steps {
             match &**name {
                 "install" => continue,
@@ -147,7 +149,7 @@ fn the_example_workflow_runs() -> Result<()> {
             }
             step(lab.client(), name, script, directory.path(), &programs)?;
             if name == "stop the server" {
-                is_gone(directory.path())?;
+                await_exit(directory.path())?;
             }
         }
     }
@@ -173,27 +175,27 @@ fn step(host: &LabHost, name: &str, script: &str, directory: &Path, programs: &P
             return Ok(());
         }
     };
-    let is_wrong = validated(&junit)? > 0;
+    let is_wrong = failure_count(&junit)? > 0;
     let status = output.status.code();
     ensure!(status == Some(i32::from(is_wrong)), "{name}: {status:?}, {is_wrong}: {stderr}");
     Ok(())
 }
 
-/// Waits for the workflow's server to end: the next one is to have its port.
-fn is_gone(directory: &Path) -> Result<()> {
+/// Waits for the exit of the workflow's server, whose port the next one uses.
+fn await_exit(directory: &Path) -> Result<()> {
     let pid = fs::read_to_string(directory.join("server.pid"))?.trim().parse()?;
     let begun = Instant::now();
     while is_running(pid) {
-        ensure!(begun.elapsed() < TIMEOUT, "the server does not end");
+        ensure!(begun.elapsed() < TIMEOUT, "the server does not exit");
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
-/// Ends the workflow's server where a step before its own end failed.
-struct Stop(Option<PathBuf>);
+/// Ends the workflow's server if an earlier step fails.
+struct WorkflowServerStop(Option<PathBuf>);
 
-impl Drop for Stop {
+impl Drop for WorkflowServerStop {
     fn drop(&mut self) {
         let Some(directory) = self.0.take() else { return };
         let script = "kill \"$(cat server.pid)\"";

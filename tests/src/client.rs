@@ -1,5 +1,5 @@
-//! A plain NTP client on a UDP socket in a private host: it asks, and checks what must hold for
-//! every reply. It does not judge the time that it is told.
+//! Plain NTP client on a UDP socket in a lab host: sends requests, and checks the properties that
+//! every reply must have. It does not judge the time in a reply.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The system's clock as an NTP timestamp.
+/// Returns the system time as an NTP timestamp.
 pub(crate) fn now() -> NtpTimestamp {
     NtpTimestamp::from_utc(ClockRealtime.now())
 }
 
-/// A request whose transmit timestamp is `token`.
+/// Returns a request whose transmit timestamp is `token`.
 pub(crate) fn request(version: u8, token: NtpTimestamp) -> [u8; HEADER_LEN] {
     let mut packet = [0; HEADER_LEN];
     Header::request(version, token).emit(&mut packet);
     packet
 }
 
-/// A socket in `host` with a port of its own, of the family that `server` has.
+/// Opens a socket in `host` with an ephemeral port, of the address family of `server`.
 pub(crate) fn socket(
     host: &LabHost,
     server: SocketAddr,
@@ -43,37 +43,37 @@ pub(crate) fn socket(
     Ok(socket)
 }
 
-/// A reply, and when it was asked for and came by the system's clock.
+/// Reply with its timestamps by the system clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
-    /// What the server said.
+    /// Header of the reply.
     pub(crate) header: Header,
-    /// When the request was sent (T1).
+    /// Transmit time of the request (T1).
     pub(crate) sent: NtpTimestamp,
-    /// When the reply was there (T4).
+    /// Receive time of the reply (T4).
     pub(crate) received: NtpTimestamp,
 }
 
 impl Reply {
-    /// How far the server's clock is ahead (RFC 5905, section 8).
+    /// Returns the offset of the server's clock, positive if ahead (RFC 5905, section 8).
     pub(crate) fn offset(&self) -> Span {
         let Header { receive, transmit, .. } = self.header;
-        let there = receive.since(self.sent).as_ns();
-        let back = transmit.since(self.received).as_ns();
-        Span::from_ns(i64::midpoint(there, back))
+        let forward = receive.since(self.sent).as_ns();
+        let backward = transmit.since(self.received).as_ns();
+        Span::from_ns(i64::midpoint(forward, backward))
     }
 }
 
-/// Asks once and returns the reply, of which everything has been checked but the time.
+/// Sends a request and returns its reply, which is checked except for its time.
 pub(crate) fn query(socket: &UdpSocket, server: SocketAddr) -> Result<Reply> {
     let sent = now();
     socket.send_to(&request(4, sent), server)?;
     let mut buffer = [0; 1024];
     let (length, from) =
-        socket.recv_from(&mut buffer).with_context(|| format!("no reply of {server}"))?;
+        socket.recv_from(&mut buffer).with_context(|| format!("no reply from {server}"))?;
     let received = now();
-    ensure!(from == server, "a reply came from {from}");
-    ensure!(length == HEADER_LEN, "a reply of {length} bytes");
+    ensure!(from == server, "reply from {from}, not {server}");
+    ensure!(length == HEADER_LEN, "the reply has {length} bytes");
     let (header, _) = Header::parse(&buffer[..length])?;
     ensure!(header.mode == AssociationMode::Server && header.version == 4, "{header:?}");
     ensure!(header.origin == sent, "the reply is to another request: {header:?}");
@@ -81,12 +81,12 @@ pub(crate) fn query(socket: &UdpSocket, server: SocketAddr) -> Result<Reply> {
     Ok(Reply { header, sent, received })
 }
 
-/// Asks once, from a new socket in `host`.
+/// Sends one request from a new socket in `host`.
 pub(crate) fn query_from(host: &LabHost, server: SocketAddr) -> Result<Reply> {
     query(&socket(host, server, TIMEOUT)?, server)
 }
 
-/// A client that asks one request after the other until it is told to end.
+/// Client that sends one request after the other until it is ended.
 pub(crate) struct SteadyClient {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<ClientOutcome>>,
@@ -95,15 +95,15 @@ pub(crate) struct SteadyClient {
 /// Outcome of a [`SteadyClient`].
 #[derive(Default)]
 pub(crate) struct ClientOutcome {
-    /// Requests that it made.
+    /// Requests sent.
     pub(crate) requests: u64,
-    /// Those that had a reply.
+    /// Requests with a reply.
     pub(crate) answered: u64,
     first_loss: Option<anyhow::Error>,
 }
 
 impl SteadyClient {
-    /// Asks from this socket, with such a pause after each reply.
+    /// Starts to send from this socket, with this pause after each reply.
     pub(crate) fn start(socket: UdpSocket, server: SocketAddr, pause: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -123,10 +123,10 @@ impl SteadyClient {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it and tells how it fared.
+    /// Ends the client and returns its outcome.
     pub(crate) fn end(mut self) -> Result<ClientOutcome> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("it was ended before")?;
+        let thread = self.thread.take().context("the client has already ended")?;
         thread.join().map_err(|_| anyhow!("the client panicked"))
     }
 }
@@ -138,7 +138,7 @@ impl Drop for SteadyClient {
 }
 
 impl ClientOutcome {
-    /// How many requests were made; an error if one of them had no reply.
+    /// Returns the number of requests; fails if one of them had no reply.
     pub(crate) fn all_answered(self) -> Result<u64> {
         self.first_loss.map_or(Ok(self.answered), Err)
     }

@@ -1,5 +1,5 @@
-//! Scenarios of single clients: how evenly a server answers them, and how its limits affect
-//! compliant clients beside a load that exceeds them.
+//! Scenarios of single clients: fairness of a server's replies, and the effect of its limits on
+//! compliant clients during a load that exceeds them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,21 +8,20 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{CompliantClientsResult, FindingCode, LoadResult};
 use libtest_mimic::Trial;
 
-use crate::load_command::{TIMEOUT, check_sums, has, load, only_trial, parse, result_of};
+use crate::load_command::{TIMEOUT, check_sums, has_finding, load, only_trial, parse, result_of};
 use crate::load_modes::Chronyd;
 use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::scenario::Need;
-use crate::search::Answering;
+use crate::search::SelectiveServer;
 use crate::{client_fairness, scenarios};
 
-/// Exit status where a limit was broken.
-const BROKEN: i32 = 1;
-/// The load: few clients, each of which asks hundreds of times in a second.
+/// Exit status of a failed limit.
+const LIMIT_FAILED: i32 = 1;
+/// Load: few clients, each of which sends 200 requests per second.
 const CROWD: [&str; 6] = ["-c", "20", "-r", "4k", "-t", "1"];
-/// Clients that ask once in a second.
+/// Clients that send one request per second.
 const COMPLIANT_CLIENTS: [&str; 4] = ["--compliant-clients", "60", "--compliant-interval", "1s"];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const ROOT: &[Need] = &[Need::Root];
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
@@ -37,7 +36,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A server that answers every second address.
+/// Checks that unanswered clients are counted with a server that answers every second address.
 pub(crate) fn starved_clients_are_counted() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -45,7 +44,7 @@ pub(crate) fn starved_clients_are_counted() -> Result<()> {
         IpAddr::V4(address) => address.octets()[3] % 2 == 1,
         IpAddr::V6(_) => false,
     };
-    let _server = Answering::start(&lab, at, is_odd)?;
+    let _server = SelectiveServer::start(&lab, at, is_odd)?;
     let target = at.to_string();
     for engine in ["packet", "xdp"] {
         let mut arguments = vec![&*target, "--engine", engine, "-s", "10.0.0.0/24", "-c", "10"];
@@ -53,17 +52,17 @@ pub(crate) fn starved_clients_are_counted() -> Result<()> {
         let result = result_of(lab.client(), &arguments)?;
         let trial = only_trial(&result)?;
         check_sums(trial)?;
-        let fairness = trial.fairness.as_ref().context("single clients were not counted")?;
+        let fairness = trial.fairness.as_ref().context("no fairness in the result")?;
         ensure!((fairness.clients, fairness.unanswered) == (10, 5), "{fairness:?}");
         ensure!(fairness.share_min <= 0.0 && fairness.share_max > 0.9, "{fairness:?}");
         let jain = fairness.jain_index.context("no index")?;
         ensure!((0.49..=0.51).contains(&jain), "{fairness:?}");
-        ensure!(has(&result, FindingCode::UnfairReplies), "{:?}", result.findings);
+        ensure!(has_finding(&result, FindingCode::UnfairReplies), "{:?}", result.findings);
     }
     Ok(())
 }
 
-/// A load of [`CROWD`] and [`COMPLIANT_CLIENTS`], and what became of both.
+/// Runs a load of [`CROWD`] with [`COMPLIANT_CLIENTS`], and returns the results of both.
 fn load_with_compliant(
     lab: &Lab,
     at: SocketAddr,
@@ -75,48 +74,51 @@ fn load_with_compliant(
     let result = result_of(lab.client(), &arguments)?;
     let trial = only_trial(&result)?;
     check_sums(trial)?;
-    let well = trial.compliant_clients.clone().context("nobody was well-behaved")?;
-    let counts = (well.clients, well.sent, well.clients_active);
-    ensure!(counts == (60, 60, 60) && well.received + well.lost == 60, "{well:?}");
-    Ok((result, well))
+    let compliant = trial.compliant_clients.clone().context("no compliant clients")?;
+    let counts = (compliant.clients, compliant.sent, compliant.clients_active);
+    ensure!(counts == (60, 60, 60) && compliant.received + compliant.lost == 60, "{compliant:?}");
+    Ok((result, compliant))
 }
 
-fn check_alone(result: &LoadResult, well: &CompliantClientsResult) -> Result<()> {
+fn check_only_crowd_limited(result: &LoadResult, compliant: &CompliantClientsResult) -> Result<()> {
     let crowd = only_trial(result)?;
     ensure!(crowd.loss_ratio() > 0.5, "the crowd lost {}", crowd.loss_ratio());
-    // One may fall to a machine that is busy.
-    ensure!(well.lost <= 3, "{well:?} beside {crowd:?}");
+    // Single requests may be lost on a busy host.
+    ensure!(compliant.lost <= 3, "{compliant:?} crowd {crowd:?}");
     ensure!(
-        (well.lost > 0) == has(result, FindingCode::CompliantClientLoss),
+        (compliant.lost > 0) == has_finding(result, FindingCode::CompliantClientLoss),
         "{:?}",
         result.findings
     );
     Ok(())
 }
 
-/// Where each client has its own limit, only those are hurt that exceed it, by either body.
+/// Checks that a limit per client affects only clients that exceed it, with either engine of the
+/// server.
 pub(crate) fn per_client_limits_do_not_affect_compliant_clients() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    for body in Engine::ALL {
-        let _server = Server::start(lab.server(), body, &[at], &["--limit-rate", "10"])?;
+    for server_engine in Engine::ALL {
+        let _server = Server::start(lab.server(), server_engine, &[at], &["--limit-rate", "10"])?;
         for engine in ["packet", "xdp"] {
-            let (result, well) = load_with_compliant(&lab, at, engine)?;
-            check_alone(&result, &well).with_context(|| format!("{body:?} and {engine}"))?;
+            let (result, compliant) = load_with_compliant(&lab, at, engine)?;
+            check_only_crowd_limited(&result, &compliant)
+                .with_context(|| format!("{server_engine:?} and {engine}"))?;
         }
     }
     Ok(())
 }
 
-/// Where all newcomers share one limit, well-behaved ones are among them; a limit on that fails.
+/// Checks that a common limit for new clients affects compliant ones among them, and that a limit
+/// on that loss fails.
 pub(crate) fn a_limit_for_new_clients_affects_compliant_ones() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let limits = ["--limit-rate", "1000", "--limit-new-clients", "5"];
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &limits)?;
-    let (result, well) = load_with_compliant(&lab, at, "packet")?;
-    ensure!(well.loss_ratio() > 0.3 && well.clients_affected > 10, "{well:?}");
-    ensure!(has(&result, FindingCode::CompliantClientLoss), "{:?}", result.findings);
+    let (result, compliant) = load_with_compliant(&lab, at, "packet")?;
+    ensure!(compliant.loss_ratio() > 0.3 && compliant.clients_affected > 10, "{compliant:?}");
+    ensure!(has_finding(&result, FindingCode::CompliantClientLoss), "{:?}", result.findings);
     let target = at.to_string();
     let mut arguments = vec![&*target, "--engine", "packet", "--timeout", "300ms"];
     arguments.extend(CROWD.iter().chain(&COMPLIANT_CLIENTS));
@@ -124,19 +126,19 @@ pub(crate) fn a_limit_for_new_clients_affects_compliant_ones() -> Result<()> {
     arguments.extend(["--json", "-"]);
     let output = run_to_end(&mut load(lab.client(), &arguments)?, TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(BROKEN), "{}: {stderr}", output.status);
+    ensure!(output.status.code() == Some(LIMIT_FAILED), "{}: {stderr}", output.status);
     ensure!(stderr.contains("limit 'compliant-loss>5%' failed"), "{stderr}");
     let result: LoadResult = parse(&output.stdout)?;
     ensure!(result.limits[0].failed, "{:?}", result.limits);
     Ok(())
 }
 
-/// chronyd's `ratelimit` is for each address as well.
+/// Checks that chronyd's `ratelimit`, which is per address, does not affect compliant clients.
 pub(crate) fn chronyd_s_limits_do_not_affect_compliant_clients() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let directives = ["ratelimit interval 1 burst 8 leak 3", "clientloglimit 10000000"];
     let _server = Chronyd::start(lab.server(), &directives)?;
-    let (result, well) = load_with_compliant(&lab, at, "packet")?;
-    check_alone(&result, &well)
+    let (result, compliant) = load_with_compliant(&lab, at, "packet")?;
+    check_only_crowd_limited(&result, &compliant)
 }

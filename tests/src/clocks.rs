@@ -1,6 +1,6 @@
-//! Scenarios of `horolog clock`: what it shows and logs of a server that is calibrated by a
-//! receiver at a pseudo-terminal, the comparison of the kernel's clocks, and what it says of what
-//! is not there. No machine of these tests has a hardware clock or a pulse.
+//! Scenarios of `horolog clock`: views and logs of a server that is calibrated by a receiver at a
+//! pseudo-terminal, comparison of the kernel's clocks, and errors of missing devices. Test hosts
+//! have no hardware clock and no pulse input.
 
 use std::fs;
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::server_sources::wait_until;
 use crate::{ROOT, clocks, scenarios};
 use horolog_lab::receiver::SimulatedGnssReceiver;
 
-/// The receiver is behind the system clock by so much, which has a sign of its own in all views.
-const TRUTH: Span = Span::from_ms(-2_700);
-/// A sentence names its second to half of it.
+/// Offset of the receiver from the system clock; negative, so that the sign is visible in all
+/// views.
+const RECEIVER_OFFSET: Span = Span::from_ms(-2_700);
+/// Maximum error: a sentence determines the time to half a second.
 const ERROR_MAX_NS: u64 = 600_000_000;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, clocks: a_servers_clock_is_shown_logged_and_drawn));
     all.extend(scenarios!(&[], clocks:
@@ -37,29 +37,30 @@ fn clock(arguments: &[&str]) -> Result<Output> {
     run_to_end(Command::new(binary()?).arg("clock").args(arguments), TIMEOUT)
 }
 
-/// What a command that has to be done says on standard output.
+/// Returns stdout of a `clock` command that must succeed.
 fn stdout_of(arguments: &[&str]) -> Result<String> {
     let output = clock(arguments)?;
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).context("no text")
+    String::from_utf8(output.stdout).context("stdout is not UTF-8")
 }
 
 fn path_text(path: &Path) -> Result<&str> {
-    path.to_str().context("no text")
+    path.to_str().context("the path is not UTF-8")
 }
 
-/// Both logs, of what the server says and of its own, are drawn.
+/// Checks the view of a server's clock, and plots of the two logs: by `clock log` and by the
+/// server.
 fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     let directory = TempDir::new()?;
     let of = |name: &str| directory.path().join(name);
     let (gnss, own, log, page) = (of("gnss"), of("own"), of("log"), of("page.html"));
-    let _receiver = SimulatedGnssReceiver::start(&gnss, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&gnss, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     let device = format!("{}:115200", gnss.display());
     let mut arguments = vec!["--gnss", &device, "--no-clock-control"];
     arguments.extend(["--clock-error-log", path_text(&own)?]);
     let at = server_address(&lab, false)?;
-    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)?;
+    let server = Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments)?;
     wait_until("coarse", || Ok(server.status()?["calibration"]["state"] == "coarse"))?;
     let socket = path_text(server.socket())?.to_owned();
 
@@ -83,7 +84,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     for line in &lines {
         let Some(offset_ns) = line["offset_ns"].as_i64() else { continue };
         let is_system = line["clock"].as_str().is_some_and(|name| name.contains("system"));
-        let off_ns = (offset_ns + TRUTH.as_ns()).unsigned_abs();
+        let off_ns = (offset_ns + RECEIVER_OFFSET.as_ns()).unsigned_abs();
         ensure!(is_system || off_ns < ERROR_MAX_NS, "{line}");
     }
     let drawn = stdout_of(&["plot", path, "--html", path_text(&page)?])?;
@@ -94,7 +95,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     server.end("TERM")?;
     let gone = clock(&["show", "--status-socket", &socket])?;
     ensure!(gone.status.code() == Some(3), "{gone:?}");
-    // Without a pulse it has nothing in it, or the lines of a state.
+    // Without a pulse the server's log is empty, or has only lines of the state.
     let of_server = clock(&["plot", path_text(&own)?])?;
     let is_empty = fs::metadata(&own)?.len() == 0;
     let expected = if is_empty { 2 } else { 0 };
@@ -102,7 +103,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     Ok(())
 }
 
-/// TAI is UTC and whole seconds; the oscillator is what it is.
+/// Checks that TAI differs from UTC by whole seconds; the rate of the oscillator is arbitrary.
 fn the_kernels_clocks_are_compared() -> Result<()> {
     let directory = TempDir::new()?;
     let of = |name: &str| directory.path().join(name);
@@ -121,9 +122,9 @@ fn the_kernels_clocks_are_compared() -> Result<()> {
     let tai = clocks.iter().find(|clock| clock["name"] == "tai").context("no TAI")?;
     for sample in tai["samples"].as_array().context("no samples")? {
         let off_ns = sample["offset_ns"].as_i64().context("no offset")?.unsigned_abs();
-        ensure!(off_ns <= sample["error_bound_ns"].as_u64().context("no doubt")?, "{sample}");
+        ensure!(off_ns <= sample["error_bound_ns"].as_u64().context("no error bound")?, "{sample}");
     }
-    ensure!(fs::read_to_string(&html)?.contains("plot-allan"), "no page");
+    ensure!(fs::read_to_string(&html)?.contains("plot-allan"), "no plot in the report");
 
     let path = path_text(&log)?;
     stdout_of(&["log", path, "tai", "-i", "1ms", "-t", "200ms", "--size", "4096"])?;
@@ -167,7 +168,7 @@ fn clock_errors_are_reported() -> Result<()> {
         (&["plot", log], 2, "line 2: "),
     ] {
         let output = clock(arguments)?;
-        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        let stderr = String::from_utf8(output.stderr).context("stderr is not UTF-8")?;
         ensure!(
             output.status.code() == Some(status),
             "{arguments:?}: {:?}, {stderr}",

@@ -1,4 +1,4 @@
-//! Scenarios of completions: the shells themselves load what `horolog completions` writes, and
+//! Scenarios of completions: the shells themselves load the output of `horolog completions`, and
 //! complete commands and options by it.
 
 use std::fs;
@@ -13,18 +13,18 @@ use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::Need;
 use crate::{completions, scenarios};
 
-/// A shell that someone types into: what stands there is waited for.
+/// Zsh script that types into an interactive shell, and waits for the completed words.
 const ZSH: &str = r#"
 zmodload zsh/zpty
 zpty shell TERM=dumb zsh -f -i
 await() {
-    local part said
+    local part output
     repeat 600; do
-        zpty -r -t shell part && said+=$part
-        [[ $said == *$1* ]] && return
+        zpty -r -t shell part && output+=$part
+        [[ $output == *$1* ]] && return
         sleep 0.05
     done
-    print -r -- "no '$1': $said"
+    print -r -- "no '$1': $output"
     exit 1
 }
 zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; print ready-\$((1 + 1))"
@@ -37,7 +37,7 @@ zpty -d shell
 print load --search
 "#;
 
-/// Its own builtin tells what it would complete.
+/// Fish script that prints the completions found by the builtin `complete`.
 const FISH: &str = r"source $argv[1]/horolog.fish
 set command (complete -C 'horolog lo' | string split -f 1 \t)
 set option (complete -C 'horolog load ntp --sea' | string split -f 1 \t)
@@ -49,7 +49,6 @@ COMP_WORDS=(horolog lo); COMP_CWORD=1; _horolog horolog lo horolog; words=$COMPR
 COMP_WORDS=(horolog load ntp --sea); COMP_CWORD=3; _horolog horolog --sea ntp
 echo "$words ${COMPREPLY[*]}""#;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[Need::Peer("bash")], completions: bash_completes));
     all.extend(scenarios!(&[Need::Peer("zsh")], completions: zsh_completes));
@@ -58,20 +57,20 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 fn bash_completes() -> Result<()> {
-    completes("bash", "horolog.bash", &["--norc", "-c", BASH, "bash"])
+    check_completion("bash", "horolog.bash", &["--norc", "-c", BASH, "bash"])
 }
 
 fn zsh_completes() -> Result<()> {
-    completes("zsh", "_horolog", &["-f", "-c", ZSH, "zsh"])
+    check_completion("zsh", "_horolog", &["-f", "-c", ZSH, "zsh"])
 }
 
 fn fish_completes() -> Result<()> {
-    completes("fish", "horolog.fish", &["--no-config", "-c", FISH])
+    check_completion("fish", "horolog.fish", &["--no-config", "-c", FISH])
 }
 
-/// A shell that has these arguments, with the directory of its completions behind them, completes
-/// a command and an option.
-fn completes(shell: &str, file: &str, arguments: &[&str]) -> Result<()> {
+/// Checks that a shell completes a command and an option. The directory of the completions is
+/// appended to `arguments`.
+fn check_completion(shell: &str, file: &str, arguments: &[&str]) -> Result<()> {
     let directory = TempDir::new()?;
     write_completions(shell, &directory.path().join(file))?;
     let mut command = Command::new(shell);

@@ -1,28 +1,27 @@
-//! Scenarios of compliant clients of a PTP master, beside a load: all send from the same two ports,
-//! and still each response counts once, for the client that it is for.
+//! Scenarios of compliant clients of a PTP master during a load: all send from the same two ports,
+//! but each response counts once, for its own client.
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{CompliantClientsResult, FindingCode, LoadResult};
 use libtest_mimic::Trial;
 
-use crate::load_command::{TIMEOUT, check_sums, has, only_trial};
+use crate::load_command::{TIMEOUT, check_sums, has_finding, only_trial};
 use crate::load_ptp::load;
 use crate::process::{binary, run_to_end, server_address};
 use crate::ptp_master::Master;
 use crate::ptp4l::{Ptp4l, Transport};
 use crate::scenario::Need;
-use crate::usage_error::{ENVIRONMENT, USAGE, check};
+use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, compliant_clients_ptp, scenarios};
 
-/// Exit status where a limit was broken.
-const BROKEN: i32 = 1;
-/// Few clients that ask often, and more that ask once.
+/// Exit status of a failed limit.
+const LIMIT_FAILED: i32 = 1;
+/// Load: few clients that send many requests.
 const CROWD: [&str; 4] = ["-c", "20", "-t", "1"];
 const COMPLIANT_CLIENTS: [&str; 4] = ["--compliant-clients", "60", "--compliant-interval", "1s"];
 const COMPLIANT_COUNT: u64 = 60;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const PTP4L: &[Need] =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
@@ -37,8 +36,8 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A load beside which others behave, and what became of both. Nothing may count twice, or with the
-/// wrong ones.
+/// Runs a load of [`CROWD`] with [`COMPLIANT_CLIENTS`], and returns the results of both. No
+/// response may count twice or for the wrong client.
 fn load_with_compliant(
     lab: &Lab,
     target: &str,
@@ -52,23 +51,24 @@ fn load_with_compliant(
     let trial = only_trial(&result)?;
     check_sums(trial)?;
     ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
-    let well = trial.compliant_clients.clone().context("nobody was well-behaved")?;
-    let counts = (well.clients, well.sent, well.clients_active, well.received + well.lost);
+    let compliant = trial.compliant_clients.clone().context("no compliant clients")?;
+    let accounted = compliant.received + compliant.lost;
+    let counts = (compliant.clients, compliant.sent, compliant.clients_active, accounted);
     ensure!(
         counts == (COMPLIANT_COUNT, COMPLIANT_COUNT, COMPLIANT_COUNT, COMPLIANT_COUNT),
-        "{well:?}"
+        "{compliant:?}"
     );
-    ensure!(well.invalid == 0, "{well:?}");
-    Ok((result, well))
+    ensure!(compliant.invalid == 0, "{compliant:?}");
+    Ok((result, compliant))
 }
 
-/// Over what, in which mode, at which rate and by which engines.
+/// Transport, mode, rate, and options of each engine.
 type LoadVariant<'a> = (Transport, &'a [&'a str], &'a str, &'a [&'a [&'a str]]);
 
-/// In every mode that has addresses or a group, by both engines that simulate clients.
+/// Checks every mode with addresses or a group, with both engines that simulate clients.
 pub(crate) fn ptp4l_answers_both_and_each_response_counts_once() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    // Two threads, so that there is another number of a port than the first lane's.
+    // Two threads, so that a port number other than that of the first lane occurs.
     let packet = ["--engine", "packet", "--threads", "2"];
     let xdp = ["--engine", "xdp"];
     let by_both = [&packet[..], &xdp];
@@ -84,18 +84,18 @@ pub(crate) fn ptp4l_answers_both_and_each_response_counts_once() -> Result<()> {
         let target = server_address(&lab, transport == Transport::Ipv6)?.ip().to_string();
         for engine in engines {
             let run = [mode, engine].concat();
-            let (result, well) = load_with_compliant(&lab, &target, &run, rate)
+            let (result, compliant) = load_with_compliant(&lab, &target, &run, rate)
                 .with_context(|| format!("{run:?}"))?;
             let trial = only_trial(&result)?;
-            // Some may fall to a machine that is busy.
+            // Single requests may be lost on a busy host.
             ensure!(trial.received * 10 >= trial.sent * 9, "{run:?}: {trial:?}");
-            ensure!(well.lost <= 3, "{run:?}: {well:?}");
+            ensure!(compliant.lost <= 3, "{run:?}: {compliant:?}");
         }
     }
     Ok(())
 }
 
-/// A few requests of each client are answered, so those that ask once are not hurt.
+/// Checks that a limit of a few requests per client does not affect clients that send one.
 pub(crate) fn a_per_client_limit_does_not_affect_compliant_ones() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.ip();
@@ -103,12 +103,12 @@ pub(crate) fn a_per_client_limit_does_not_affect_compliant_ones() -> Result<()> 
         for engine in ["packet", "xdp"] {
             let _master = Master::start(&lab, at, |_, requests| requests <= 10)?;
             let run = [mode, "--engine", engine];
-            let (result, well) = load_with_compliant(&lab, &at.to_string(), &run, "2k")?;
+            let (result, compliant) = load_with_compliant(&lab, &at.to_string(), &run, "2k")?;
             let crowd = only_trial(&result)?;
             ensure!(crowd.received <= 20 * 10 && crowd.received > 0, "{run:?}: {crowd:?}");
-            ensure!(well.lost <= 3, "{run:?}: {well:?} beside {crowd:?}");
+            ensure!(compliant.lost <= 3, "{run:?}: {compliant:?} crowd {crowd:?}");
             ensure!(
-                (well.lost > 0) == has(&result, FindingCode::CompliantClientLoss),
+                (compliant.lost > 0) == has_finding(&result, FindingCode::CompliantClientLoss),
                 "{:?}",
                 result.findings
             );
@@ -117,7 +117,8 @@ pub(crate) fn a_per_client_limit_does_not_affect_compliant_ones() -> Result<()> 
     Ok(())
 }
 
-/// Only the first addresses are answered; a limit on what that does to the others fails.
+/// Checks that a master that answers only the first addresses affects compliant clients, and that a
+/// limit on their loss fails.
 pub(crate) fn a_limit_for_new_clients_affects_compliant_ones() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.ip();
@@ -128,22 +129,20 @@ pub(crate) fn a_limit_for_new_clients_affects_compliant_ones() -> Result<()> {
     let (status, result, stderr) =
         load(lab.client(), &[&run[..], &CROWD, &COMPLIANT_CLIENTS, &more].concat())?;
     ensure!(
-        status == Some(BROKEN) && stderr.contains("limit 'compliant-loss>5%' failed"),
+        status == Some(LIMIT_FAILED) && stderr.contains("limit 'compliant-loss>5%' failed"),
         "{stderr}"
     );
     let trial = only_trial(&result)?;
     ensure!(trial.invalid.is_empty(), "{trial:?}");
-    let well = trial.compliant_clients.as_ref().context("nobody was well-behaved")?;
-    // The crowd's addresses are 20 of the 40.
-    ensure!((30..=60).contains(&well.clients_affected), "{well:?}");
-    ensure!(
-        well.clients_affected == well.lost && has(&result, FindingCode::CompliantClientLoss),
-        "{well:?}"
-    );
+    let compliant = trial.compliant_clients.as_ref().context("no compliant clients")?;
+    // The addresses of the load are 20 of the 40 that are answered.
+    ensure!((30..=60).contains(&compliant.clients_affected), "{compliant:?}");
+    ensure!(compliant.clients_affected == compliant.lost, "{compliant:?}");
+    ensure!(has_finding(&result, FindingCode::CompliantClientLoss), "{:?}", result.findings);
     Ok(())
 }
 
-/// Each with one line that says what to do.
+/// Checks that each refusal has one line of advice.
 pub(crate) fn indistinguishable_clients_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?.ip().to_string();
@@ -173,7 +172,7 @@ pub(crate) fn indistinguishable_clients_are_refused() -> Result<()> {
             .args(["load", "ptp", arguments[0], &target])
             .args(&arguments[1..])
             .args(COMPLIANT_CLIENTS);
-        check(&run_to_end(&mut command, TIMEOUT)?, status, named)
+        check_refusal(&run_to_end(&mut command, TIMEOUT)?, status, named)
             .with_context(|| format!("{arguments:?}"))?;
     }
     Ok(())

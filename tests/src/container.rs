@@ -1,8 +1,8 @@
-//! Scenarios of the container file: podman makes the image from the package and a base that
-//! debootstrap made, and runs it in a private host, by sockets as a user without any right and in
-//! XDP with the rights that the file names. Images, mounts and processes are in a directory and in
-//! namespaces that go with the scenario; of the machine's control groups nothing is seen, so none
-//! are made.
+//! Scenarios of the container file: podman builds the image from the package and a base made by
+//! debootstrap, and runs it in a lab host, with the socket engine as an unprivileged user and with
+//! the XDP engine with the capabilities named in the file. Images, mounts and processes are in a
+//! directory and in namespaces that end with the scenario; the host's control groups are hidden, so
+//! none are made.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const FILE: &str = concat!(env!("HOROLOG_REPOSITORY"), "packaging/Containerfile");
 
-/// Of the first process, with the store and a word or more for podman.
+/// Script prefix of the first process; its arguments are the store and those of the script after
+/// it.
 const ENTER: &str = r#"
 mount -t tmpfs none /sys/fs/cgroup
 podman="podman --root $1/images --runroot $1/run --tmpdir $1/tmp --cgroup-manager cgroupfs"
@@ -33,14 +34,14 @@ run="$podman run --rm --cgroups disabled --network host --ulimit nofile=1024:102
 run="$run --ulimit nproc=1000:1000"
 shift
 "#;
-/// Makes the image; what it installs needs no network, and there is none.
+/// Script that builds the image; its installation must work without a network.
 const BUILD: &str = r#"
 $podman import --quiet "$1" localhost/base
 $podman build --isolation chroot --network host --layers=false --build-arg BASE=localhost/base \
     -t localhost/horolog -f "$2" "$3"
 "#;
 const RUN: &str = "$run \"$@\"";
-/// Runs it until a file is gone, and then ends it as an engine does.
+/// Script that runs a server until a file is removed, and then ends it like a container engine.
 const SERVE: &str = r#"
 until=$1; shift
 [ "$1" = sockets ] && echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start; shift
@@ -50,8 +51,8 @@ kill -TERM $!
 wait $!
 "#;
 
-/// Of a server by XDP, as the file's head has it. What locked memory is for, NTS in XDP, is not
-/// tried: to allow more of it than the machine does is a right that not every root has.
+/// Options of a server with XDP, from the head of the file. NTS in XDP, which needs more locked
+/// memory, is not covered: not every root may raise that limit.
 const XDP: [&str; 10] = [
     "--user",
     "0",
@@ -65,7 +66,6 @@ const XDP: [&str; 10] = [
     "seccomp=unconfined",
 ];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const NEEDS: &[Need] = &[
         Need::Root,
@@ -78,11 +78,11 @@ pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(NEEDS, container: the_image_serves_by_sockets_and_in_xdp))
 }
 
-/// Where podman keeps what it has.
+/// Podman with its store in a temporary directory.
 struct Podman(TempDir);
 
 impl Podman {
-    /// What runs a script with it in a host, or without any network.
+    /// Returns the command that runs a script with podman in a host, or without a network.
     fn command(&self, host: Option<&LabHost>, script: &str, arguments: &[&str]) -> Command {
         let mut command =
             host.map_or_else(|| Command::new("unshare"), |host| host.command("unshare"));
@@ -102,8 +102,8 @@ impl Podman {
         Ok(output)
     }
 
-    fn image(&self) -> Result<()> {
-        let base = debian_root::image().context("no clean system")?;
+    fn build_image(&self) -> Result<()> {
+        let base = debian_root::image().context("no Debian root")?;
         let context = TempDir::new()?;
         package::build(context.path())?;
         let arguments = [text(&base)?, FILE, text(context.path())?];
@@ -112,10 +112,10 @@ impl Podman {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("no text")
+    path.to_str().context("the path is not UTF-8")
 }
 
-/// A server in a container.
+/// Server in a container.
 struct ContainerServer {
     child: Child,
     until: PathBuf,
@@ -124,18 +124,18 @@ struct ContainerServer {
 }
 
 impl ContainerServer {
-    fn start(podman: &Podman, host: &LabHost, how: &str, arguments: &[&str]) -> Result<Self> {
+    fn start(podman: &Podman, host: &LabHost, engine: &str, arguments: &[&str]) -> Result<Self> {
         let directory = TempDir::new()?;
-        let [until, log] = ["until", "said"].map(|name| directory.path().join(name));
+        let [until, log] = ["until", "log"].map(|name| directory.path().join(name));
         File::create(&until)?;
-        let all = [&[text(&until)?, how], arguments].concat();
+        let all = [&[text(&until)?, engine], arguments].concat();
         let mut command = podman.command(Some(host), SERVE, &all);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let child = die_with_parent(&mut command).spawn()?;
         Ok(Self { child, until, log, _directory: directory })
     }
 
-    /// Waits until it says so.
+    /// Waits until the log contains `words`.
     fn await_log(&mut self, words: &str) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -146,12 +146,12 @@ impl ContainerServer {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{status}: {log}");
             }
-            ensure!(begun.elapsed() < TIMEOUT, "it does not say '{words}': {log}");
+            ensure!(begun.elapsed() < TIMEOUT, "no '{words}' in the log: {log}");
             std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Ends it in good order.
+    /// Ends the server, which must exit successfully.
     fn end(mut self) -> Result<()> {
         fs::remove_file(&self.until)?;
         let status = self.child.wait()?;
@@ -170,16 +170,16 @@ impl Drop for ContainerServer {
 fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let podman = Podman(TempDir::new()?);
-    podman.image()?;
-    let who = ["--entrypoint", "/usr/bin/id", "localhost/horolog", "-un"];
-    let output = podman.run(Some(lab.server()), RUN, &who)?;
+    podman.build_image()?;
+    let identity = ["--entrypoint", "/usr/bin/id", "localhost/horolog", "-un"];
+    let output = podman.run(Some(lab.server()), RUN, &identity)?;
     ensure!(output.stdout == b"_horolog\n", "{output:?}");
 
     let by_sockets = ["--cap-drop", "all", "localhost/horolog", "serve", "--local"];
     let mut served = ContainerServer::start(&podman, lab.server(), "sockets", &by_sockets)?;
     served.await_log("by sockets")?;
     check_replies(&lab)?;
-    // The tools are the same program, in a container of the other host.
+    // The tools are in the same image, here run on the other host.
     let address = lab.server().first_interface().ipv4.to_string();
     let query = ["--cap-drop", "all", "localhost/horolog", "query", "--json", "-", &address];
     let output = podman.run(Some(lab.client()), RUN, &query)?;
@@ -196,7 +196,7 @@ fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
     served.end()
 }
 
-/// It answers what is asked, all of it.
+/// Checks that the server answers every request.
 fn check_replies(lab: &Lab) -> Result<()> {
     let at = server_address(lab, false)?;
     for _ in 0..10 {

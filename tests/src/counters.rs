@@ -1,6 +1,6 @@
-//! Scenarios of the page of counters: that it tells what was counted to who has the token and to
-//! nobody else, and that a load run on another host says by it alone where its losses were. The
-//! hosts have no names, so nothing but the page leads from one to the other.
+//! Scenarios of `horolog counters`: it serves the counters only to clients that have the token, and
+//! `horolog load` locates losses on another host with them. Lab hosts have no names that could be
+//! resolved, so the counter snapshot is the only connection between the two.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -21,38 +21,37 @@ use tempfile::TempDir;
 
 use crate::load_accounting::{Chronyd, lost_at};
 use crate::load_command::{
-    Started, TIMEOUT, UnprivilegedCopy, check_sums, load, only_trial, parse, result_of,
+    StartedProgram, TIMEOUT, UnprivilegedCopy, check_sums, load, only_trial, parse, result_of,
 };
 use crate::process::{Engine, Server, binary, run_to_end, server_address, signal_to};
 use crate::scenario::{Need, scenario};
-use crate::usage_error::{ENVIRONMENT, USAGE, check};
+use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, counters, scenarios};
 
 const PORT: u16 = 9323;
 const TOKEN: &str = "0123456789abcdef";
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(CHRONYD, counters:
-        a_stopped_chronyd_s_losses_are_found_by_the_snapshot,
+        losses_of_a_stopped_chronyd_are_located,
         the_snapshot_agrees_with_chronyd,
     ));
     all.extend(scenarios!(ROOT, counters:
         an_unavailable_snapshot_is_a_finding,
-        clients_without_a_token_learn_nothing,
-        a_load_without_its_snapshot_does_not_start,
+        requests_without_token_are_refused,
+        load_without_readable_counters_is_refused,
         counters_that_need_root_are_named,
         packets_dropped_by_a_router_are_lost_on_the_link,
     ));
     for engine in Engine::ALL {
-        let name = format!("counters::a_stopped_server_s_losses_are_found::{}", engine.name());
-        all.push(scenario(name, ROOT, move || a_stopped_server_s_losses_are_found(engine)));
+        let name = format!("counters::losses_of_a_stopped_server_are_located::{}", engine.name());
+        all.push(scenario(name, ROOT, move || losses_of_a_stopped_server_are_located(engine)));
     }
     all
 }
 
-/// A file with a token that nobody else may read.
+/// File with a token, readable only by its owner.
 struct TokenFile(TempDir);
 
 impl TokenFile {
@@ -72,9 +71,9 @@ impl TokenFile {
     }
 }
 
-/// `horolog counters` in a host.
+/// Running `horolog counters` on a lab host.
 struct Counters {
-    started: Started,
+    started: StartedProgram,
     at: SocketAddr,
     token: TokenFile,
 }
@@ -86,18 +85,18 @@ impl Counters {
         let mut command = host.command(binary()?);
         command.args(["counters", "--listen", &at.to_string(), "--token-file"]);
         command.arg(token.path()).args(arguments);
-        let mut started = Started::start(&mut command)?;
+        let mut started = StartedProgram::start(&mut command)?;
         started.wait_until(|_, stderr| stderr.contains("counters at http://"))?;
         Ok(Self { started, at, token })
     }
 
-    /// The flags by which a load run reads it.
+    /// Returns the flags with which `horolog load` reads these counters.
     fn flags(&self) -> [String; 4] {
         let url = format!("http://{}", self.at);
         ["--counters".into(), url, "--counters-token-file".into(), self.token.text()]
     }
 
-    /// The page, read from a host.
+    /// Reads the counter snapshot from `host`.
     fn snapshot(&self, host: &LabHost, query: &str) -> Result<CounterSnapshot> {
         let reply = fetch(host, self.at, &get(&format!("/counters{query}"), Some(TOKEN)))?;
         let body = reply.split_once("\r\n\r\n").with_context(|| reply.clone())?.1;
@@ -120,16 +119,16 @@ fn fetch(host: &LabHost, at: SocketAddr, request: &str) -> Result<String> {
     Ok(reply)
 }
 
-/// Loads a server that stops in the middle of a trial, without and with the page, and checks that
-/// the page alone makes the difference.
-fn stopped_midway(
+/// Loads a server that stops in the middle of a trial, without and with counters, and checks that
+/// losses at the socket are found only with them.
+fn load_stopped_server(
     lab: &Lab,
     target: &str,
     counters: &Counters,
     signal: impl Fn(&str) -> Result<()> + Sync,
 ) -> Result<LoadResult> {
     let run = [target, "--engine", "packet", "-r", "50k", "-t", "1.2"];
-    let stopped = |arguments: &[&str]| {
+    let run_with_stop = |arguments: &[&str]| {
         let result = thread::scope(|scope| {
             let stop = scope.spawn(|| {
                 thread::sleep(Duration::from_millis(400));
@@ -145,27 +144,28 @@ fn stopped_midway(
         ensure!(trial.received > 0 && trial.lost > trial.sent / 10, "{trial:?}");
         Ok::<_, anyhow::Error>(result)
     };
-    let without = stopped(&run)?;
+    let without = run_with_stop(&run)?;
     let locations = &only_trial(&without)?.lost_at;
-    ensure!(!locations.contains_key(&LossLocation::Socket), "without the page: {locations:?}");
+    let at_socket = locations.get(&LossLocation::Socket);
+    ensure!(at_socket.is_none(), "losses at the socket without counters: {locations:?}");
     let flags = counters.flags();
-    let with = stopped(&[&run[..], &flags.each_ref().map(String::as_str)].concat())?;
+    let with = run_with_stop(&[&run[..], &flags.each_ref().map(String::as_str)].concat())?;
     let trial = only_trial(&with)?;
-    ensure!(lost_at(trial, LossLocation::Socket) > 0, "with the page: {:?}", trial.lost_at);
+    ensure!(lost_at(trial, LossLocation::Socket) > 0, "no losses at the socket: {trial:?}");
     Ok(with)
 }
 
-/// A chronyd that is stopped takes nothing from its socket, and what that has no room for is found.
-/// Nor does it tell what it counted, which is said.
-pub(crate) fn a_stopped_chronyd_s_losses_are_found_by_the_snapshot() -> Result<()> {
+/// A stopped chronyd does not read its socket: losses by overflow are located there, and its
+/// missing statistics are a finding.
+pub(crate) fn losses_of_a_stopped_chronyd_are_located() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let chronyd = Chronyd::start(lab.server())?;
     let socket = chronyd.socket().display().to_string();
     let counters = Counters::start(lab.server(), &["--chronyd", &socket])?;
     let target = server_address(&lab, false)?.ip().to_string();
     let pid = chronyd.pid();
-    let result = stopped_midway(&lab, &target, &counters, |name| signal_to(pid, name))?;
-    // Little lies in its small buffer unanswered, which no counter tells.
+    let result = load_stopped_server(&lab, &target, &counters, |name| signal_to(pid, name))?;
+    // Few requests lie unanswered in its small buffer, where no counter counts them.
     let trial = only_trial(&result)?;
     ensure!(lost_at(trial, LossLocation::Socket) > trial.lost / 2, "{:?}", trial.lost_at);
     let unread: Vec<_> = result
@@ -177,16 +177,16 @@ pub(crate) fn a_stopped_chronyd_s_losses_are_found_by_the_snapshot() -> Result<(
     Ok(())
 }
 
-fn a_stopped_server_s_losses_are_found(engine: Engine) -> Result<()> {
+fn losses_of_a_stopped_server_are_located(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), engine, &[at], &["--clock-expiry", "200ms"])?;
     let socket = server.socket().display().to_string();
     let counters = Counters::start(lab.server(), &["--status-socket", &socket])?;
-    stopped_midway(&lab, &at.ip().to_string(), &counters, |name| server.signal(name)).map(drop)
+    load_stopped_server(&lab, &at.ip().to_string(), &counters, |name| server.signal(name)).map(drop)
 }
 
-/// The page has chronyd's own numbers, of the interface and port that were asked for alone.
+/// The snapshot contains chronyd's own counts, and only the requested interface and port.
 pub(crate) fn the_snapshot_agrees_with_chronyd() -> Result<()> {
     const REQUESTS: u64 = 400;
     let lab = Lab::new(&LabConfig::default())?;
@@ -203,19 +203,24 @@ pub(crate) fn the_snapshot_agrees_with_chronyd() -> Result<()> {
     let after = read()?;
     ensure!(trial_sent == REQUESTS, "{trial_sent}");
     let [of_before, of_after] = [&before, &after].map(|snapshot| snapshot.servers.first());
-    let (of_before, of_after) = (of_before.context("no chronyd")?, of_after.context("no chronyd")?);
+    let of_before = of_before.context("chronyd is missing before the load")?;
+    let of_after = of_after.context("chronyd is missing after the load")?;
     ensure!(of_after.program == "chronyd" && of_after.received - of_before.received == REQUESTS);
     ensure!(of_after.answered == of_after.received && after.unavailable.is_empty(), "{after:?}");
     let [interface] = &after.interfaces[..] else { anyhow::bail!("{:?}", after.interfaces) };
     ensure!(interface.name == lab.server().first_interface().name, "{interface:?}");
     ensure!(interface.rx_packets - before.interfaces[0].rx_packets >= REQUESTS, "{interface:?}");
     ensure!(!after.sockets.is_empty() && after.sockets.iter().all(|one| one.port == 123));
-    let by_chronyc = chronyd.statistics()?.0;
-    ensure!(of_after.received == by_chronyc, "chronyc: {by_chronyc}, page: {of_after:?}");
+    let chronyc_received = chronyd.statistics()?.0;
+    ensure!(
+        of_after.received == chronyc_received,
+        "chronyc counts {chronyc_received}: {of_after:?}"
+    );
     Ok(())
 }
 
-/// A page that goes away in the middle of a run ends neither the run nor its sums, and is named.
+/// `horolog counters` ends in the middle of a run: the run completes, its sums hold, and a finding
+/// names the address.
 pub(crate) fn an_unavailable_snapshot_is_a_finding() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -226,8 +231,8 @@ pub(crate) fn an_unavailable_snapshot_is_a_finding() -> Result<()> {
     let (target, out) = (at.ip().to_string(), "result.json");
     let mut command = load(lab.client(), &[&target, "-r", "1k-4k", "-x", "1.4", "-t", "0.5"])?;
     command.args(["--engine", "udp", "--json", out]).args(&flags);
-    let mut run = Started::start(&mut command)?;
-    // A trial has its row below the header when it is over.
+    let mut run = StartedProgram::start(&mut command)?;
+    // The row of a completed trial contains its intended rate.
     let rows = |text: &str| text.lines().filter(|line| line.contains("1000")).count();
     run.wait_until(|stdout, _| rows(stdout) > 0)?;
     counters.started.child.kill()?;
@@ -238,14 +243,14 @@ pub(crate) fn an_unavailable_snapshot_is_a_finding() -> Result<()> {
     result.trials.iter().try_for_each(check_sums)?;
     let finding =
         result.findings.iter().find(|finding| finding.code == FindingCode::CountersUnavailable);
-    let finding = finding.context("no doubt")?;
+    let finding = finding.context("no finding of unavailable counters")?;
     ensure!(finding.message.contains(&counters.at.to_string()), "{}", finding.message);
     Ok(())
 }
 
-/// Neither what is there nor what is wrong is told to who does not show the token, and nothing
-/// takes anything but a question.
-pub(crate) fn clients_without_a_token_learn_nothing() -> Result<()> {
+/// Without the token, every request gets status 401 and no content; with it, only valid GET
+/// requests are served.
+pub(crate) fn requests_without_token_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let mut counters = Counters::start(lab.server(), &[])?;
     let fetch = |request: &str| fetch(lab.client(), counters.at, request);
@@ -276,8 +281,8 @@ pub(crate) fn clients_without_a_token_learn_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A wrong place or token is said at once, by one line that does not hold the token.
-pub(crate) fn a_load_without_its_snapshot_does_not_start() -> Result<()> {
+/// An invalid URL, token or token file is refused before the load, in one line without the token.
+pub(crate) fn load_without_readable_counters_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let metrics = SocketAddr::new(at.ip(), 9123).to_string();
@@ -302,15 +307,15 @@ pub(crate) fn a_load_without_its_snapshot_does_not_start() -> Result<()> {
     for (url, token, status, named) in cases {
         let flags = [&target, "--engine", "udp", "--counters", url, "--counters-token-file", token];
         let output = run_to_end(&mut load(lab.client(), &flags)?, TIMEOUT)?;
-        check(&output, status, named).with_context(|| format!("{url} {token}"))?;
+        check_refusal(&output, status, named).with_context(|| format!("{url} {token}"))?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(!stderr.contains("0123456789") && !stderr.contains("fedcba98"), "{stderr}");
     }
     let mut nothing = lab.server().command(binary()?);
-    check(&run_to_end(nothing.arg("counters"), TIMEOUT)?, USAGE, &["--listen", "--once"])
+    check_refusal(&run_to_end(nothing.arg("counters"), TIMEOUT)?, USAGE, &["--listen", "--once"])
 }
 
-/// Who is not root sees the kernel's counters, and what else would take it.
+/// Without root, kernel counters are reported, and items that need root are listed as unavailable.
 pub(crate) fn counters_that_need_root_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let user = UnprivilegedCopy::new()?;
@@ -331,11 +336,11 @@ pub(crate) fn counters_that_need_root_are_named() -> Result<()> {
     let output = run(&[])?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(text.contains("not read: chronyd") && text.contains("UDP over IPv4"), "{text}");
-    check(&run(&["--interface", "nosuch0"])?, ENVIRONMENT, &["'nosuch0'"])
+    check_refusal(&run(&["--interface", "nosuch0"])?, ENVIRONMENT, &["'nosuch0'"])
 }
 
-/// A router between the two has no way back to half of the clients; both ends count, and neither
-/// has lost those replies.
+/// A router without a route to half of the clients drops their replies: the loss location is the
+/// link, as neither end lost them.
 pub(crate) fn packets_dropped_by_a_router_are_lost_on_the_link() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let (router, generator, far) = (lab.host(0), lab.host(1), lab.host(2));
@@ -360,7 +365,7 @@ pub(crate) fn packets_dropped_by_a_router_are_lost_on_the_link() -> Result<()> {
     let trial = only_trial(&result)?;
     check_sums(trial)?;
     ensure!(trial.lost > trial.sent / 4 && trial.received > trial.sent / 4, "{trial:?}");
-    // Other packets that came to the generator hide as many.
+    // Other packets that the generator received hide the same number of losses.
     ensure!(lost_at(trial, LossLocation::Link) + 20 >= trial.lost, "{:?}", trial.lost_at);
     Ok(())
 }

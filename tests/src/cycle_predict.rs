@@ -1,5 +1,5 @@
-//! Scenarios of `horolog cycle predict`: bounds from costs in files and from costs measured now,
-//! exit statuses that follow from them, and refusals of what cannot be predicted.
+//! Scenarios of `horolog cycle predict`: bounds from costs in files and from newly measured costs,
+//! the exit statuses that follow, and refusals of task sets without a prediction.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -15,16 +15,15 @@ use tempfile::TempDir;
 use crate::process::{binary, run_to_end};
 use crate::{cycle_predict, scenarios};
 
-/// Long enough for a short measurement on a busy machine.
-const MEASURING: Duration = Duration::from_secs(90);
-/// Of another machine, with every figure that a result can have.
-const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
+/// Timeout of a command: enough for a short measurement on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(90);
+/// Sample results of another machine, with all optional values present.
+const SAMPLES: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
 
-const TWO: &str = "[[task]]\nname = \"control\"\nperiod = \"500ms\"\npriority = 80\n\
+const TASKS: &str = "[[task]]\nname = \"control\"\nperiod = \"500ms\"\npriority = 80\n\
                    compute = \"20ms\"\n[[task]]\nname = \"log\"\nperiod = \"2s\"\npriority = 10\n\
                    compute = \"100ms\"\n";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_predict:
         bounds_follow_from_files,
@@ -35,7 +34,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 fn predict(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).args(["cycle", "predict"]).args(arguments), MEASURING)
+    run_to_end(Command::new(binary()?).args(["cycle", "predict"]).args(arguments), TIMEOUT)
 }
 
 fn read(output: &Output) -> Result<CyclePredictResult> {
@@ -48,14 +47,14 @@ fn write(directory: &TempDir, name: &str, text: &str) -> Result<String> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-fn golden(name: &str) -> String {
-    format!("{GOLDEN}/{name}.json")
+fn sample(name: &str) -> String {
+    format!("{SAMPLES}/{name}.json")
 }
 
 fn bounds_follow_from_files() -> Result<()> {
     let directory = TempDir::new()?;
-    let tasks = write(&directory, "tasks.toml", TWO)?;
-    let (host, path) = (golden("host_all"), golden("path_udp"));
+    let tasks = write(&directory, "tasks.toml", TASKS)?;
+    let (host, path) = (sample("host_all"), sample("path_udp"));
     let page = directory.path().join("page.html").to_string_lossy().into_owned();
     let files = ["--costs", &*host, "--costs", &*path, "--percentile", "p99"];
     let output = predict(&[&[&*tasks], &files[..], &["--json", "-", "--html", &*page]].concat())?;
@@ -63,27 +62,27 @@ fn bounds_follow_from_files() -> Result<()> {
     ensure!(output.status.success(), "{output:?}");
     ensure!(result.costs.iter().all(|cost| cost.source == host || cost.source == path));
     for task in &result.tasks {
-        let (safe, printed) = (task.safe.as_ref(), task.as_published.as_ref());
-        let (safe, printed) = safe.zip(printed).context("a bound is missing")?;
+        let (safe, published) = (task.safe.as_ref(), task.as_published.as_ref());
+        let (safe, printed) = safe.zip(published).context("a bound is missing")?;
         ensure!(printed.response_ns < safe.response_ns, "{task:?}");
         ensure!(task.verdict == Verdict::Schedulable && safe.dominant.is_some(), "{task:?}");
     }
     ensure!(result.tasks[1].before == ["control"], "{:?}", result.tasks[1]);
     ensure!(
         result.findings.iter().any(|one| one.code == FindingCode::CostFromOtherMachine),
-        "another machine"
+        "no finding that costs are of another machine"
     );
     ensure!(fs::read_to_string(&page)?.contains("class=\"term\""));
-    let broken = predict(&[&[&*tasks], &files[..], &["--fail-if", "response>1us"]].concat())?;
-    ensure!(broken.status.code() == Some(1), "{broken:?}");
-    ensure!(String::from_utf8(broken.stderr)?.contains("response>1us"));
+    let failed = predict(&[&[&*tasks], &files[..], &["--fail-if", "response>1us"]].concat())?;
+    ensure!(failed.status.code() == Some(1), "{failed:?}");
+    ensure!(String::from_utf8(failed.stderr)?.contains("response>1us"));
     Ok(())
 }
 
 fn bounds_follow_from_measured_costs() -> Result<()> {
     let directory = TempDir::new()?;
-    // Long periods, so that no noise of the machine makes them late.
-    let tasks = write(&directory, "tasks.toml", TWO)?;
+    // Long periods, so that noise of the machine causes no missed deadline.
+    let tasks = write(&directory, "tasks.toml", TASKS)?;
     let output =
         predict(&[&tasks, "--measure", "--time", "5s", "--percentile", "p90", "--json", "-"])?;
     let result = read(&output)?;
@@ -94,14 +93,14 @@ fn bounds_follow_from_measured_costs() -> Result<()> {
     }
     ensure!(
         result.findings.iter().all(|one| one.code != FindingCode::CostFromOtherMachine),
-        "this machine"
+        "costs of this machine are reported as of another"
     );
     Ok(())
 }
 
 fn missed_deadlines_and_unknown_bounds_end_in_status_1() -> Result<()> {
     let directory = TempDir::new()?;
-    let host = golden("host_all");
+    let host = sample("host_all");
     let lines = |compute: &str, rest: &str| {
         format!("[[task]]\nname = \"a\"\nperiod = \"100ms\"\ncompute = \"{compute}\"\n{rest}")
     };
@@ -119,8 +118,9 @@ fn missed_deadlines_and_unknown_bounds_end_in_status_1() -> Result<()> {
     Ok(())
 }
 
-/// A refusal in one line with these words, and the status of wrong usage.
-fn refused(arguments: &[&str], words: &str) -> Result<()> {
+/// Checks that a command is refused in one line that contains `words`, with the status of wrong
+/// usage.
+fn check_refused(arguments: &[&str], words: &str) -> Result<()> {
     let output = predict(arguments)?;
     let stderr = String::from_utf8(output.stderr)?;
     ensure!(output.status.code() == Some(2), "{arguments:?}: {:?} {stderr}", output.status);
@@ -131,7 +131,7 @@ fn refused(arguments: &[&str], words: &str) -> Result<()> {
 
 fn unpredictable_tasks_are_refused() -> Result<()> {
     let directory = TempDir::new()?;
-    let host = golden("host_all");
+    let host = sample("host_all");
     let task = |lines: &str| format!("[[task]]\nname = \"a\"\nperiod = \"10ms\"\n{lines}\n");
     for (name, text, words) in [
         ("toml", "[[task".to_owned(), "line 1: "),
@@ -145,21 +145,21 @@ fn unpredictable_tasks_are_refused() -> Result<()> {
         ("units", task("units = 7"), "task 'a': the execution time of its units is unknown"),
     ] {
         let path = write(&directory, name, &text)?;
-        refused(&[&path, "--costs", &host], words)?;
-        // Before anything is measured.
-        refused(&[&path, "--measure"], words)?;
+        check_refused(&[&path, "--costs", &host], words)?;
+        // Refused before any measurement.
+        check_refused(&[&path, "--measure"], words)?;
     }
-    let tasks = write(&directory, "tasks.toml", TWO)?;
-    let (text, other) = (write(&directory, "x", "no")?, golden("load"));
-    refused(&[&tasks], "--costs")?;
-    refused(&[&tasks, "--costs", &text], "not a result: ")?;
-    refused(&[&tasks, "--costs", &other], "its schema is horolog.load/2; give a result of")?;
-    refused(&[&tasks, "--costs", "/nowhere"], "cannot read /nowhere")?;
+    let tasks = write(&directory, "tasks.toml", TASKS)?;
+    let (text, other) = (write(&directory, "x", "no")?, sample("load"));
+    check_refused(&[&tasks], "--costs")?;
+    check_refused(&[&tasks, "--costs", &text], "not a result: ")?;
+    check_refused(&[&tasks, "--costs", &other], "its schema is horolog.load/2; give a result of")?;
+    check_refused(&[&tasks, "--costs", "/nowhere"], "cannot read /nowhere")?;
     let run = ["--measured", &*other];
-    refused(&[&[&*tasks, "--measure"], &run[..]].concat(), "give a result of 'cycle run'")?;
-    refused(&["/nowhere", "--measure"], "cannot read /nowhere")?;
-    refused(&[&tasks, "--costs", &host, "--percentile", "p42"], "write one of p50")?;
-    refused(&[&tasks, "--costs", &host, "--time", "9s"], "--measure")?;
-    refused(&[&tasks, "--costs", &host, "--fail-if", "margin>1ms"], "name a metric")?;
-    refused(&[&tasks, "--measure", "--time", "1s"], "5s to 1h")
+    check_refused(&[&[&*tasks, "--measure"], &run[..]].concat(), "give a result of 'cycle run'")?;
+    check_refused(&["/nowhere", "--measure"], "cannot read /nowhere")?;
+    check_refused(&[&tasks, "--costs", &host, "--percentile", "p42"], "write one of p50")?;
+    check_refused(&[&tasks, "--costs", &host, "--time", "9s"], "--measure")?;
+    check_refused(&[&tasks, "--costs", &host, "--fail-if", "margin>1ms"], "name a metric")?;
+    check_refused(&[&tasks, "--measure", "--time", "1s"], "5s to 1h")
 }

@@ -1,5 +1,5 @@
-//! Scenarios of programs that are the work of a periodic task: those of the documentation, in C and
-//! in Python, and what becomes of one that does not keep to what was agreed.
+//! Scenarios of programs that do the work of a periodic task: the examples of the documentation in
+//! C and Python, and programs that violate the protocol.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +12,12 @@ use tempfile::TempDir;
 
 use crate::launch_after::processes;
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::usage_error::{self, Case, ENVIRONMENT, USAGE, case};
+use crate::usage_error::{self, ENVIRONMENT, RefusalCase, USAGE, case};
 use crate::{cycle_program, scenarios};
 
-/// Where the examples stand.
+/// Directory of the documented examples.
 const EXAMPLES: &str = concat!(env!("HOROLOG_REPOSITORY"), "docs/examples");
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_program:
         a_program_in_c_marks_its_phases,
@@ -37,7 +36,7 @@ fn task(output: &Output) -> Result<Value> {
     Ok(result["runs"][0]["nodes"][0]["tasks"][0].clone())
 }
 
-fn figure(task: &Value, times: &str) -> Result<u64> {
+fn max_of(task: &Value, times: &str) -> Result<u64> {
     task[times]["max"].as_u64().with_context(|| format!("no {times}: {task}"))
 }
 
@@ -49,17 +48,17 @@ fn a_program_in_c_marks_its_phases() -> Result<()> {
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source);
     let compiled = run_to_end(&mut compiler, TIMEOUT)?;
     ensure!(compiled.status.success(), "{compiled:?}");
-    let program = program.to_str().context("no text")?;
+    let program = program.to_str().context("path is not UTF-8")?;
     let settings = ["--json", "-", "-p", "10ms", "-t", "500ms", "--program", "--", program];
     let output = cycle(&settings)?;
     ensure!(output.status.success(), "{output:?}");
     let task = task(&output)?;
     ensure!(task["periods"] == 50 && task["failed"] == 0 && task["planned"] == 50, "{task}");
     let (computation, execution) =
-        (figure(&task, "computation_ns")?, figure(&task, "execution_ns")?);
+        (max_of(&task, "computation_ns")?, max_of(&task, "execution_ns")?);
     ensure!(0 < computation && computation <= execution, "{task}");
-    ensure!(figure(&task, "communication_ns")? > 0 && figure(&task, "barrier_ns")? == 0, "{task}");
-    ensure!(processes(program)?.is_empty(), "it still runs");
+    ensure!(max_of(&task, "communication_ns")? > 0 && max_of(&task, "barrier_ns")? == 0, "{task}");
+    ensure!(processes(program)?.is_empty(), "program still runs");
     Ok(())
 }
 
@@ -87,8 +86,8 @@ fn periods_of_a_python_program_are_distinguished_by_its_states() -> Result<()> {
     Ok(())
 }
 
-/// A shell that is ready and then does this at its third release.
-fn shell(third: &str) -> String {
+/// Returns a shell script that reports readiness and executes `third` at its third release.
+fn failing_script(third: &str) -> String {
     format!(
         "echo ready >&3; while set -- $(dd bs=128 count=1 <&3 2>/dev/null); do \
          [ $1 = release ] || exit 0; [ $2 = 2 ] && {{ {third}; }}; echo begin >&3; echo end >&3; done"
@@ -103,7 +102,7 @@ fn a_failing_program_is_named_and_nothing_is_left() -> Result<()> {
         ("echo end >&3", "mark out of order"),
         ("echo state dry >&3", "marked state 'dry' is not"),
     ] {
-        let script = shell(third);
+        let script = failing_script(third);
         let settings = ["-p", "20ms", "-t", "10s", "--timeout", "500ms", "--program", "--"];
         let output = cycle(&[&["--json", "-"], &settings[..], &["sh", "-c", &script]].concat())?;
         ensure!(output.status.code() == Some(1), "{third}: {output:?}");
@@ -112,9 +111,9 @@ fn a_failing_program_is_named_and_nothing_is_left() -> Result<()> {
         let is_named = String::from_utf8_lossy(&output.stdout).contains(named);
         ensure!(is_named, "{third}: {output:?}");
     }
-    ensure!(processes("sleep 61.75")?.is_empty(), "it still sleeps");
-    // A period that the program itself calls failed is no more than that.
-    let script = shell("echo begin >&3; echo end failed >&3; continue");
+    ensure!(processes("sleep 61.75")?.is_empty(), "'sleep 61.75' still runs");
+    // A period that the program marks as failed does not end the run.
+    let script = failing_script("echo begin >&3; echo end failed >&3; continue");
     let settings = ["--json", "-", "-p", "20ms", "-t", "200ms", "--program", "--"];
     let output = cycle(&[&settings[..], &["sh", "-c", &script]].concat())?;
     let task = task(&output)?;
@@ -123,7 +122,7 @@ fn a_failing_program_is_named_and_nothing_is_left() -> Result<()> {
     Ok(())
 }
 
-const WRONG: &[Case] = &[
+const INVALID_PROGRAMS: &[RefusalCase] = &[
     case(&["-p", "20ms", "--program"], USAGE, &["COMMAND"]),
     case(
         &["-p", "20ms", "-t", "100ms", "--program", "--", "/nowhere/at/all"],
@@ -148,8 +147,8 @@ const WRONG: &[Case] = &[
 ];
 
 fn invalid_programs_are_refused() -> Result<()> {
-    usage_error::expect_all(WRONG, cycle)?;
-    ensure!(processes("sleep 61.5")?.is_empty(), "it still sleeps");
+    usage_error::check_all_refused(INVALID_PROGRAMS, cycle)?;
+    ensure!(processes("sleep 61.5")?.is_empty(), "'sleep 61.5' still runs");
     let directory = TempDir::new()?;
     let path = directory.path().join("tasks.toml");
     for (lines, named) in [
@@ -160,7 +159,7 @@ fn invalid_programs_are_refused() -> Result<()> {
     ] {
         fs::write(&path, format!("[[task]]\nname = \"a\"\nperiod = \"20ms\"\n{lines}\n"))?;
         let output = cycle(&[path.to_str().context("no text")?])?;
-        usage_error::check(&output, USAGE, &[named])?;
+        usage_error::check_refusal(&output, USAGE, &[named])?;
     }
     Ok(())
 }

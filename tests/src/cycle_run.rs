@@ -1,5 +1,5 @@
-//! Scenarios of `horolog cycle run`: no period is lost whatever becomes of it, a slow node is
-//! named, a clock that is off is refused, and nothing stays behind.
+//! Scenarios of `horolog cycle run`: every period is counted, slow nodes are named, clock offsets
+//! above the bound are refused, and no process is left.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -15,10 +15,9 @@ use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
 use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
-use crate::usage_error::{self, Case, ENVIRONMENT, USAGE, case};
+use crate::usage_error::{self, ENVIRONMENT, RefusalCase, USAGE, case};
 use crate::{ROOT, cycle_run, scenarios};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], cycle_run:
         each_period_is_counted_and_in_the_log,
@@ -31,7 +30,7 @@ pub(crate) fn all() -> Vec<Trial> {
         a_member_that_allows_no_commands_is_named_with_a_hint,
         joined_nodes_report_the_missing_ones,
         a_node_that_falls_far_behind_is_named,
-        waits_in_vain_are_reported,
+        missing_messages_and_broken_barriers_are_reported,
         events_are_served_within_the_budget,
         packets_release_each_period_of_each_task,
         invalid_runs_are_refused,
@@ -48,7 +47,7 @@ fn cycle(arguments: &[&str]) -> Result<Output> {
     run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), TIMEOUT)
 }
 
-fn measured(arguments: &[&str]) -> Result<Value> {
+fn run_to_result(arguments: &[&str]) -> Result<Value> {
     let output = cycle(&[&["--json", "-"], arguments].concat())?;
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
     Ok(serde_json::from_slice(&output.stdout)?)
@@ -69,7 +68,7 @@ fn each_period_is_counted_and_in_the_log() -> Result<()> {
     let log_name = log.to_str().context("no text")?;
     let settings =
         ["--policy", "other", "-p", "5ms", "-u", "100", "-t", "500ms", "--log", log_name];
-    let result = measured(&settings)?;
+    let result = run_to_result(&settings)?;
     let task = task(&result, 0);
     ensure!(task["periods"] == 100 && task["planned"] == 100 && task["uncounted"] == 0, "{task}");
     for times in ["start_latency_ns", "execution_ns", "response_ns", "computation_ns"] {
@@ -82,25 +81,25 @@ fn each_period_is_counted_and_in_the_log() -> Result<()> {
         ensure!(line[3] == cycle.to_string() && line.len() == lines[0].len(), "{line:?}");
         let times: Vec<u64> = line[6..9].iter().filter_map(|field| field.parse().ok()).collect();
         ensure!(times.len() == 3 && times[0] + times[1] == times[2], "{line:?}");
-        ensure!(line[4] == line[5], "a clock releases when it was planned: {line:?}");
+        ensure!(line[4] == line[5], "release by a clock differs from the plan: {line:?}");
     }
     Ok(())
 }
 
-/// A command of 50 ms every 20 ms: all ten periods are run, each later than the one before.
+/// A command of 50 ms every 20 ms: all ten periods run, each with a longer start latency.
 fn an_overrun_delays_the_next_period_and_skips_none() -> Result<()> {
-    let result = measured(&["-p", "20ms", "-t", "200ms", "--", "sleep", "0.05"])?;
+    let result = run_to_result(&["-p", "20ms", "-t", "200ms", "--", "sleep", "0.05"])?;
     let task = task(&result, 0);
     ensure!(task["periods"] == 10 && task["missed"] == 10 && task["overrun"] == 9, "{task}");
-    let latest = task["start_latency_ns"]["max"].as_u64().context("no lateness")?;
-    // Nine times 30 ms at least.
+    let latest = task["start_latency_ns"]["max"].as_u64().context("no start latency")?;
+    // At least nine times 30 ms.
     ensure!(latest >= 270_000_000, "{task}");
     ensure!(codes(&result).contains(&"deadlines-missed"), "{result}");
     Ok(())
 }
 
 fn a_command_that_never_ends_is_killed_and_the_run_ends() -> Result<()> {
-    // Shorter and longer than the run itself.
+    // Timeouts shorter and longer than the run.
     for (time, timeout) in [("10s", "200ms"), ("200ms", "2500ms")] {
         let settings = ["--json", "-", "-p", "50ms", "-t", time, "--timeout", timeout];
         let output = cycle(&[&settings[..], &["--", "sleep", "61.25"]].concat())?;
@@ -108,31 +107,31 @@ fn a_command_that_never_ends_is_killed_and_the_run_ends() -> Result<()> {
         let result: Value = serde_json::from_slice(&output.stdout)?;
         let task = task(&result, 0);
         ensure!(task["periods"] == 1 && task["failed"] == 1 && task["missed"] == 1, "{result}");
-        ensure!(task["execution_ns"].is_null(), "its times are not the work's: {task}");
-        let why = task["failure"].as_str().context("nothing is told of why")?;
-        ensure!(why.starts_with("no answer within --timeout ("), "{task}");
+        ensure!(task["execution_ns"].is_null(), "unfinished period has an execution time: {task}");
+        let failure = task["failure"].as_str().context("no failure reason")?;
+        ensure!(failure.starts_with("no answer within --timeout ("), "{task}");
         for code in ["task-failed", "node-lost", "periods-not-run"] {
             ensure!(codes(&result).contains(&code), "{code}: {result}");
         }
     }
-    ensure!(processes("sleep 61.25")?.is_empty(), "it still sleeps");
+    ensure!(processes("sleep 61.25")?.is_empty(), "'sleep 61.25' still runs");
     Ok(())
 }
 
-/// The second of two nodes has five times as much to do.
+/// The second of two nodes has five times the computation.
 fn a_slow_node_is_named() -> Result<()> {
     let settings = ["-p", "40ms", "-c", "2ms", "-b", "-t", "1s", "-n", "2", "--slow-node", "2=5"];
-    let result = measured(&settings)?;
+    let result = run_to_result(&settings)?;
     let shared = &result["runs"][0]["shared"][0];
-    let awaited: Vec<u64> = serde_json::from_value(shared["straggler_periods"].clone())?;
-    ensure!(awaited[1] > 3 * awaited[0], "{shared}");
+    let straggler_periods: Vec<u64> = serde_json::from_value(shared["straggler_periods"].clone())?;
+    ensure!(straggler_periods[1] > 3 * straggler_periods[0], "{shared}");
     let findings = result["findings"].as_array().context("no findings")?;
     let named = findings.iter().find(|finding| finding["code"] == "straggler-node");
-    let named = named.context("nobody is named")?;
+    let named = named.context("no finding of a straggler")?;
     ensure!(named["message"].as_str().is_some_and(|text| text.contains("node2")), "{named}");
-    // The idle node has the waiting among its extra cost.
+    // Waiting for a straggler is part of the overhead of the other node.
     let idle = |node| task(&result, node)["overhead"]["idle_ns"].as_f64().unwrap_or(0.0);
-    ensure!(idle(0) > idle(1), "{} and {}", idle(0), idle(1));
+    ensure!(idle(0) > idle(1), "idle times of {} and {} ns", idle(0), idle(1));
     Ok(())
 }
 
@@ -143,7 +142,7 @@ fn start(arguments: &[&str]) -> Result<std::process::Child> {
     Ok(die_with_parent(&mut command).spawn()?)
 }
 
-/// The processes of nodes that this one started.
+/// Returns the node processes whose parent is `leader`.
 fn nodes_of(leader: u32) -> Result<Vec<u32>> {
     let all = processes("cycle node")?;
     let is_child = |pid: &u32| {
@@ -234,7 +233,8 @@ fn joined_nodes_report_the_missing_ones() -> Result<()> {
     Ok(())
 }
 
-/// It takes several periods for each, and the first one waits only until the next release.
+/// Each period of the slow node takes several periods, while the other node waits for it only until
+/// its own next release.
 fn a_node_that_falls_far_behind_is_named() -> Result<()> {
     let settings = ["--json", "-", "-p", "20ms", "-c", "1ms", "-b", "-t", "600ms", "-n", "2"];
     let output = cycle(&[&settings[..], &["--slow-node", "2=80"]].concat())?;
@@ -246,10 +246,10 @@ fn a_node_that_falls_far_behind_is_named() -> Result<()> {
     Ok(())
 }
 
-/// The second node is a period and a half before the first, whom it never meets.
-fn waits_in_vain_are_reported() -> Result<()> {
+/// The second node is 1.5 periods ahead, so that the nodes never meet.
+fn missing_messages_and_broken_barriers_are_reported() -> Result<()> {
     let settings = ["-p", "20ms", "-u", "1", "-m", "100", "-b", "-t", "1s", "-n", "2"];
-    let result = measured(&[&settings[..], &["--inject-clock-offset", "2=+30ms"]].concat())?;
+    let result = run_to_result(&[&settings[..], &["--inject-clock-offset", "2=+30ms"]].concat())?;
     for (code, of) in
         [("messages-missing", "messages_missing"), ("barriers-broken", "barriers_broken")]
     {
@@ -259,16 +259,16 @@ fn waits_in_vain_are_reported() -> Result<()> {
     Ok(())
 }
 
-/// More comes than the budget allows, so that some is left for later.
+/// More events arrive than the budget allows, so that a backlog remains.
 fn events_are_served_within_the_budget() -> Result<()> {
     let directory = TempDir::new()?;
     let file = directory.path().join("tasks.toml");
     let tasks = "[[task]]\nname = \"alarms\"\nperiod = \"10ms\"\n[task.polling]\nrate = 1000\n\
                  units = 1\nbudget = 3\n";
     fs::write(&file, tasks)?;
-    let result = measured(&[file.to_str().context("no text")?, "-t", "1s"])?;
+    let result = run_to_result(&[file.to_str().context("no text")?, "-t", "1s"])?;
     let served = &task(&result, 0)["served"];
-    // Three in each of a hundred periods; about a thousand came.
+    // Three events in each of 100 periods; about 1,000 arrived.
     let events = served["events"].as_u64().context("no events")?;
     ensure!((250..=300).contains(&events) && served["response_ns"]["count"] == events, "{served}");
     ensure!(served["backlog"].as_u64().is_some_and(|left| left > 400), "{served}");
@@ -277,7 +277,7 @@ fn events_are_served_within_the_budget() -> Result<()> {
 
 fn policies_are_compared_in_one_run() -> Result<()> {
     let all = "fifo,rr,other,deadline";
-    let result = measured(&["-p", "10ms", "-c", "500us", "-t", "500ms", "--compare", all])?;
+    let result = run_to_result(&["-p", "10ms", "-c", "500us", "-t", "500ms", "--compare", all])?;
     let runs = result["runs"].as_array().context("no runs")?;
     let names: Vec<_> = runs.iter().filter_map(|run| run["policy"].as_str()).collect();
     ensure!(names.join(",") == all, "{names:?}");
@@ -290,7 +290,7 @@ fn policies_are_compared_in_one_run() -> Result<()> {
     Ok(())
 }
 
-/// The member's clock is 3 ms ahead by its own will: refused by a narrow bound, told by a wide one.
+/// The member's clock is 3 ms ahead: refused with a bound of 1 ms, reported with one of 10 ms.
 fn nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (first, second) = (lab.client(), lab.server());
@@ -323,7 +323,7 @@ fn nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported() -> Result<()
         Ok((leading.wait_with_output()?, joining.wait_with_output()?))
     };
     let (refused, member) = both("1ms")?;
-    // Both are told, wherever somebody looks.
+    // Leader and member both report the refusal.
     for output in [refused, member] {
         let stderr = String::from_utf8(output.stderr)?;
         ensure!(
@@ -339,7 +339,7 @@ fn nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported() -> Result<()
     let far = &result["runs"][0]["nodes"][1];
     ensure!(far["name"] == "far" && far["host"].is_object(), "{far}");
     let clocks = far["clocks"].as_array().context("no clocks")?;
-    ensure!(clocks.len() >= 2, "before and after: {clocks:?}");
+    ensure!(clocks.len() >= 2, "no clock readings before and after the run: {clocks:?}");
     for clock in clocks {
         let ahead_ns = clock["ahead_ns"].as_i64().context("no offset")?;
         let error_ns = clock["error_ns"].as_i64().context("no error")?;
@@ -350,9 +350,9 @@ fn nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported() -> Result<()
         ensure!(task["periods"] == 50 && task["messages_missing"] == 0, "{task}");
         ensure!(task["barriers_broken"] == 0, "{task}");
     }
-    // The node whose clock is ahead comes first, and waits.
-    let awaited = &result["runs"][0]["shared"][0]["straggler_periods"];
-    ensure!(awaited[0].as_u64() > awaited[1].as_u64(), "{awaited}");
+    // The node whose clock is ahead arrives first and waits.
+    let straggler_periods = &result["runs"][0]["shared"][0]["straggler_periods"];
+    ensure!(straggler_periods[0].as_u64() > straggler_periods[1].as_u64(), "{straggler_periods}");
     Ok(())
 }
 
@@ -368,8 +368,17 @@ fn packets_release_each_period_of_each_task() -> Result<()> {
     let file = file.to_str().context("no text")?;
     let log = directory.path().join("log.csv");
     let log_name = log.to_str().context("no text")?;
-    let result =
-        measured(&[file, "-t", "400ms", "-n", "2", "--release-signal", "udp", "--log", log_name])?;
+    let result = run_to_result(&[
+        file,
+        "-t",
+        "400ms",
+        "-n",
+        "2",
+        "--release-signal",
+        "udp",
+        "--log",
+        log_name,
+    ])?;
     ensure!(result["signal"] == "packet", "{result}");
     let run = &result["runs"][0];
     for node in run["nodes"].as_array().context("no nodes")? {
@@ -379,7 +388,7 @@ fn packets_release_each_period_of_each_task() -> Result<()> {
     }
     ensure!(run["sent"]["packets"] == 200 && run["sent"]["failed"] == 0, "{}", run["sent"]);
     ensure!(run["sent"]["lateness_ns"]["count"] == 200, "{}", run["sent"]);
-    // None comes just when it was planned, by which the two are told apart.
+    // Most packets arrive some time after the planned instant, so that the two columns differ.
     let text = fs::read_to_string(&log)?;
     let instants = text.lines().skip(1).map(|line| line.split(',').skip(4).take(2));
     let differ = instants.filter_map(|mut two| Some(two.next()? != two.next()?));
@@ -389,7 +398,7 @@ fn packets_release_each_period_of_each_task() -> Result<()> {
     Ok(())
 }
 
-/// The member's clock is an hour ahead, and the link is down for a while.
+/// The member's clock is an hour ahead, and the link is down for 400 ms.
 fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (first, second) = (lab.client(), lab.server());
@@ -414,7 +423,7 @@ fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> R
     ]);
     joining.stdout(Stdio::piped()).stderr(Stdio::piped());
     let joining = die_with_parent(&mut joining).spawn()?;
-    // Ready within a second, and begun within another.
+    // The nodes are ready within a second, and the run begins within another.
     thread::sleep(Duration::from_millis(2_500));
     let port = &second.first_interface().name;
     let link =
@@ -424,7 +433,7 @@ fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> R
     ensure!(link("up")?.status.success(), "the link stays down");
     let joined = joining.wait_with_output()?;
     if !joined.status.success() {
-        // It would wait for another.
+        // Otherwise the leader would wait for another member.
         leading.kill()?;
     }
     let output = leading.wait_with_output()?;
@@ -440,7 +449,7 @@ fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> R
     Ok(())
 }
 
-const WRONG: &[Case] = &[
+const INVALID_RUNS: &[RefusalCase] = &[
     case(&[], USAGE, &["no tasks", "--period"]),
     case(&["-p", "10ms"], USAGE, &["the task does nothing", "--compute"]),
     case(&["-p", "10us", "-u", "1"], USAGE, &["a period is 50us to 1h"]),
@@ -517,7 +526,7 @@ const WRONG: &[Case] = &[
 ];
 
 fn invalid_runs_are_refused() -> Result<()> {
-    usage_error::expect_all(WRONG, cycle)?;
+    usage_error::check_all_refused(INVALID_RUNS, cycle)?;
     for (script, why) in [
         ("exit 3", "most recently: exit status 3"),
         ("kill -9 $$", "most recently: terminated by signal 9"),

@@ -1,5 +1,5 @@
 //! Scenarios of the views of `horolog cycle run` and `horolog cycle test`: tasks, nodes and faults
-//! on a terminal, work that is divided, limits, and a run that is interrupted, once and twice.
+//! on a terminal, divided work, limits, and runs that are interrupted once or twice.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -14,13 +14,12 @@ use tempfile::TempDir;
 use crate::launch_after::{processes, until};
 use crate::live_views::LiveTerminal;
 use crate::process::{TIMEOUT, binary, run_to_end, signal};
-use crate::usage_error::{USAGE, check};
+use crate::usage_error::{USAGE, check_refusal};
 use crate::{cycle_views, scenarios};
 
-/// What the second of two interrupts ends a run with.
-const INTERRUPTED: i32 = 130;
+/// Exit status after a second interrupt.
+const INTERRUPTED_STATUS: i32 = 130;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_views:
         tasks_are_shown_on_a_terminal_and_a_key_ends_them,
@@ -40,50 +39,49 @@ fn task(result: &Value, run: usize, node: usize) -> &Value {
     &result["runs"][run]["nodes"][node]["tasks"][0]
 }
 
-/// `horolog cycle` with a terminal of its own.
-fn on_terminal(arguments: &[&str]) -> Result<LiveTerminal> {
+/// Starts `horolog cycle` on a pseudo-terminal.
+fn start_on_terminal(arguments: &[&str]) -> Result<LiveTerminal> {
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(binary()?).arg("cycle").args(arguments);
     command.args(["--live", "--no-store"]);
     LiveTerminal::start(command)
 }
 
-fn viewed(arguments: &[&str]) -> Result<LiveTerminal> {
+fn start_live_run(arguments: &[&str]) -> Result<LiveTerminal> {
     let run = ["run", "-p", "20ms", "-n", "2", "--policy", "other"];
-    on_terminal(&[&run[..], arguments].concat())
+    start_on_terminal(&[&run[..], arguments].concat())
 }
 
 fn tasks_are_shown_on_a_terminal_and_a_key_ends_them() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("result.json").display().to_string();
-    let mut run = viewed(&["-u", "100", "-t", "2500ms"])?;
+    let mut run = start_live_run(&["-u", "100", "-t", "2500ms"])?;
     let all = ["run 1 of 1: ", " of 2.5 s", "node1        task ", "node2        task ", "missed"];
     let text = run.until(|text| all.iter().all(|part| text.contains(part)))?;
     ensure!(text.contains("execution to period over time") && text.contains('%'), "{text}");
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0 && stdout.contains("node2"), "{status}: {stdout}");
-    ensure!((screen.taken, screen.restored) == (1, 1), "the terminal is not as it was");
-    // A key ends a long run, and what was counted is kept.
-    let mut run = viewed(&["-u", "100", "-t", "10m", "--json", &path])?;
+    ensure!((screen.alternate_count, screen.restored_count) == (1, 1), "terminal was not restored");
+    // A key ends a long run with the counts so far.
+    let mut run = start_live_run(&["-u", "100", "-t", "10m", "--json", &path])?;
     run.until(|text| text.contains("run 1 of 1: 1."))?;
     run.press("q")?;
     let (status, stdout, screen) = run.end()?;
-    ensure!(status == 0 && screen.restored == 1, "{status}: {stdout}");
+    ensure!(status == 0 && screen.restored_count == 1, "{status}: {stdout}");
     let result: Value = serde_json::from_slice(&fs::read(&path)?)?;
     ensure!(task(&result, 0, 1)["periods"].as_u64() > Some(0), "{result}");
     ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
-    // Elsewhere it is refused, before anything is run or written.
+    // Without a terminal, `--live` is refused before any run or file.
     let log = directory.path().join("log.csv");
     let log_to = log.display().to_string();
     let refused = cycle(&["--live", "-p", "20ms", "-u", "100", "-t", "1s", "--log", &log_to])?;
-    check(&refused, USAGE, &["--live needs a terminal"])?;
-    ensure!(!log.exists(), "it left a file");
+    check_refusal(&refused, USAGE, &["--live needs a terminal"])?;
+    ensure!(!log.exists(), "a refused run wrote the log");
     Ok(())
 }
 
-/// A test with a node that is stopped for a second from the first one on, and one that is slow in
-/// the end.
-const TESTED: &str = "schema = \"horolog.test/2\"\nname = \"seen\"\ntime = \"4s\"\n\
+/// Test with a state in the first second and a node that is stopped for the second one.
+const TEST: &str = "schema = \"horolog.test/2\"\nname = \"seen\"\ntime = \"4s\"\n\
     period = \"50ms\"\nnode-timeout = 3\n\
     [[stage]]\nname = \"meet\"\ncompute = \"1ms\"\nbarrier = true\nwait = \"20ms\"\n\
     [[state]]\nname = \"first\"\nfrom = \"0s\"\nto = \"1s\"\n\
@@ -93,12 +91,12 @@ fn a_test_is_shown_on_a_terminal_and_a_key_ends_it() -> Result<()> {
     let directory = TempDir::new()?;
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (test, json) = (path("test.toml"), path("result.json"));
-    fs::write(&test, TESTED)?;
-    let mut run = on_terminal(&["test", &test])?;
-    let shows = |parts: &'static [&'static str]| {
+    fs::write(&test, TEST)?;
+    let mut run = start_on_terminal(&["test", &test])?;
+    let contains_all = |parts: &'static [&'static str]| {
         move |text: &str| parts.iter().all(|part| text.contains(part))
     };
-    run.until(shows(&[
+    run.until(contains_all(&[
         "load 1: 0.",
         " of 4.0 s",
         "state first",
@@ -106,28 +104,28 @@ fn a_test_is_shown_on_a_terminal_and_a_key_ends_it() -> Result<()> {
         "node2 ",
         "stop node2 ",
     ]))?;
-    run.until(shows(&["state alone", "response to deadline over time"]))?;
-    let noticed = |text: &str| {
+    run.until(contains_all(&["state alone", "response to deadline over time"]))?;
+    let is_detected = |text: &str| {
         let row = text.lines().find(|line| line.starts_with("stop node2"));
         row.is_some_and(|row| row.contains(" 1.0 s         1 ") && row.ends_with('-'))
             && row.is_some_and(|row| row.contains(" ms"))
     };
-    run.until(|text| noticed(text))?;
+    run.until(|text| is_detected(text))?;
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0 && stdout.contains("stop node2"), "{status}: {stdout}");
-    ensure!((screen.taken, screen.restored) == (1, 1), "the terminal is not as it was");
-    // A key ends a long test, and what was counted is kept.
-    let mut run = on_terminal(&["test", "--time", "10m", "--json", &json])?;
+    ensure!((screen.alternate_count, screen.restored_count) == (1, 1), "terminal was not restored");
+    // A key ends a long test with the counts so far.
+    let mut run = start_on_terminal(&["test", "--time", "10m", "--json", &json])?;
     run.until(|text| text.contains("load 1: 1."))?;
     run.press("q")?;
     let (status, stdout, screen) = run.end()?;
-    ensure!(status == 0 && screen.restored == 1, "{status}: {stdout}");
+    ensure!(status == 0 && screen.restored_count == 1, "{status}: {stdout}");
     let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
     ensure!(result["run"]["nodes"][0]["periods"].as_u64() > Some(0), "{result}");
     ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
     let mut elsewhere = Command::new(binary()?);
     let refused = run_to_end(elsewhere.args(["cycle", "test", "--live"]), TIMEOUT)?;
-    check(&refused, USAGE, &["--live needs a terminal"])
+    check_refusal(&refused, USAGE, &["--live needs a terminal"])
 }
 
 fn work_is_divided_among_the_nodes() -> Result<()> {
@@ -141,32 +139,38 @@ fn work_is_divided_among_the_nodes() -> Result<()> {
     let result = divided(&["--split-work"])?;
     let found = [units(&result, 0, 0), units(&result, 1, 0), units(&result, 1, 1)];
     ensure!(found == [Some(900), Some(450), Some(450)], "{found:?}");
-    // Both numbers of nodes are compared, the first with itself.
-    let gained = result["speedups"].as_array().context("no speed-ups")?;
-    let nodes: Vec<_> = gained.iter().filter_map(|one| one["nodes"].as_u64()).collect();
-    ensure!(nodes == [1, 2] && gained[0]["speedup"] == 1.0, "{gained:?}");
+    // Each number of nodes has a speed-up, 1 for the first.
+    let speedups = result["speedups"].as_array().context("no speed-ups")?;
+    let nodes: Vec<_> = speedups.iter().filter_map(|one| one["nodes"].as_u64()).collect();
+    ensure!(nodes == [1, 2] && speedups[0]["speedup"] == 1.0, "{speedups:?}");
     let result = divided(&[])?;
     ensure!([units(&result, 1, 0), units(&result, 1, 1)] == [Some(900); 2], "{result}");
     Ok(())
 }
 
 fn a_limit_with_a_value_passes_or_fails() -> Result<()> {
-    // Each period takes more than twice as long as it may.
+    // Each period takes more than twice its deadline.
     let run = ["--json", "-", "-p", "20ms", "-t", "100ms"];
-    let judged = |limits: &[&str]| -> Result<(Option<i32>, Value)> {
+    let run_with_limits = |limits: &[&str]| -> Result<(Option<i32>, Value)> {
         let output = cycle(&[&run[..], limits, &["--", "sleep", "0.05"]].concat())?;
         let result: Value = serde_json::from_slice(&output.stdout)?;
         Ok((output.status.code(), result["limits"].clone()))
     };
-    let held = ["--fail-if", "execution-max>3600s", "--fail-if", "start-latency-max>3600s"];
-    let (status, limits) = judged(&held)?;
+    let passing = ["--fail-if", "execution-max>3600s", "--fail-if", "start-latency-max>3600s"];
+    let (status, limits) = run_with_limits(&passing)?;
     ensure!(status == Some(0), "{limits}");
     for limit in limits.as_array().context("no limits")? {
         ensure!(limit["failed"] == false && limit["scope"] == "task 'task' on node1", "{limit}");
     }
-    let (status, limits) =
-        judged(&["--fail-if", "execution-mean>50ms", "--fail-if", "missed>99%", held[0], held[1]])?;
-    // The first two are broken, and the one that holds changes nothing.
+    let (status, limits) = run_with_limits(&[
+        "--fail-if",
+        "execution-mean>50ms",
+        "--fail-if",
+        "missed>99%",
+        passing[0],
+        passing[1],
+    ])?;
+    // The first two limits fail; the third passes and does not change the status.
     ensure!(status == Some(1), "{limits}");
     let failed: Vec<_> = (0..3).map(|at| limits[at]["failed"].as_bool()).collect();
     ensure!(failed == [Some(true), Some(true), Some(false)], "{limits}");
@@ -174,8 +178,8 @@ fn a_limit_with_a_value_passes_or_fails() -> Result<()> {
     Ok(())
 }
 
-/// A run of two nodes whose command, or program, sleeps, which is waited for until it does.
-fn sleeping(directory: &TempDir, kind: &[&str], sleep: &str) -> Result<Child> {
+/// Starts a run of two nodes with a command or program that sleeps, and waits until it does.
+fn start_sleeping(directory: &TempDir, kind: &[&str], sleep: &str) -> Result<Child> {
     let stderr = fs::File::create(directory.path().join("stderr"))?;
     let mut command = Command::new(binary()?);
     command.args(["cycle", "run", "--json", "-", "-p", "20ms", "-t", "60s", "--timeout", "120s"]);
@@ -183,14 +187,15 @@ fn sleeping(directory: &TempDir, kind: &[&str], sleep: &str) -> Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let run = die_with_parent(&mut command).spawn()?;
     let line = format!("sleep {sleep}");
-    // A program is waited for until it is ready, which it never is, and one node after the other.
+    // A program that never reports readiness blocks the start of the second node.
     let wanted = if kind.is_empty() { 2 } else { 1 };
-    until("commands that sleep", || Ok(asleep(&line)? == wanted))?;
+    until("commands that sleep", || Ok(count_exact(&line)? == wanted))?;
     Ok(run)
 }
 
-/// How many programs have just this command line, which is that of no node.
-fn asleep(line: &str) -> Result<usize> {
+/// Number of processes whose command line is exactly `line`; the nodes' command lines only contain
+/// it.
+fn count_exact(line: &str) -> Result<usize> {
     let is_own = |pid: &u32| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&words).replace('\0', " ").trim() == line
@@ -200,34 +205,34 @@ fn asleep(line: &str) -> Result<usize> {
 
 fn an_interrupt_keeps_the_counts_and_a_second_one_ends_at_once() -> Result<()> {
     let directory = TempDir::new()?;
-    let run = sleeping(&directory, &[], "62.25")?;
+    let run = start_sleeping(&directory, &[], "62.25")?;
     signal(&run, "INT")?;
     let output = run.wait_with_output()?;
     ensure!(output.status.code() == Some(0), "{output:?}");
     let result: Value = serde_json::from_slice(&output.stdout)?;
-    // The period that it was in does not count.
+    // The interrupted period is not counted.
     ensure!(task(&result, 0, 0)["periods"] == 0 && task(&result, 0, 1)["failed"] == 0, "{result}");
     ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
-    ensure!(asleep("sleep 62.25")? == 0, "it still sleeps");
+    ensure!(count_exact("sleep 62.25")? == 0, "'sleep 62.25' still runs");
 
-    let run = sleeping(&directory, &[], "62.5")?;
+    let run = start_sleeping(&directory, &[], "62.5")?;
     signal(&run, "INT")?;
     let is_reported =
         || Ok(fs::read_to_string(directory.path().join("stderr"))?.contains("once more"));
-    until("an answer to the first", is_reported)?;
+    until("report of the first interrupt", is_reported)?;
     signal(&run, "INT")?;
     let output = run.wait_with_output()?;
-    // The first one may have been through by then.
+    // The run may have ended after the first interrupt.
     let is_through = output.status.code() == Some(0) && !output.stdout.is_empty();
-    let is_ended = output.status.code() == Some(INTERRUPTED) && output.stdout.is_empty();
+    let is_ended = output.status.code() == Some(INTERRUPTED_STATUS) && output.stdout.is_empty();
     ensure!(is_ended || is_through, "{output:?}");
-    until("no command that sleeps", || Ok(asleep("sleep 62.5")? == 0))
+    until("no command that sleeps", || Ok(count_exact("sleep 62.5")? == 0))
 }
 
-/// A program has two minutes to be ready, and nobody waits for that any longer.
+/// A program has two minutes to become ready; an interrupt ends this wait.
 fn an_interrupt_ends_a_run_before_its_start() -> Result<()> {
     let directory = TempDir::new()?;
-    let run = sleeping(&directory, &["--program"], "62.75")?;
+    let run = start_sleeping(&directory, &["--program"], "62.75")?;
     let begun = Instant::now();
     signal(&run, "INT")?;
     let output = run.wait_with_output()?;
@@ -238,6 +243,6 @@ fn an_interrupt_ends_a_run_before_its_start() -> Result<()> {
         "{stderr}"
     );
     ensure!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
-    ensure!(asleep("sleep 62.75")? == 0, "it still sleeps");
+    ensure!(count_exact("sleep 62.75")? == 0, "'sleep 62.75' still runs");
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! A clean Debian (or Ubuntu) of this machine's release, unpacked for one scenario from what
-//! `scripts/setup.sh --peers` made with debootstrap: running commands in it, and starting it with
-//! its own systemd in a private host. All that is mounted is in namespaces that end with what runs
-//! in them; the machine itself sees a directory that goes with the scenario. Its clock is out of
-//! reach.
+//! Clean Debian (or Ubuntu) of this machine's release, unpacked for one scenario from the image
+//! that `scripts/setup.sh --peers` made with debootstrap: runs commands in it, and boots it with
+//! its own systemd in a lab host. All mounts are in namespaces that end with their processes; on
+//! the machine itself only a temporary directory exists. The machine's clock cannot be set from
+//! inside.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,13 +16,14 @@ use tempfile::TempDir;
 
 use crate::launch_systemd::Cgroup;
 use crate::process::run_to_end;
-use crate::scenario::cached;
+use crate::scenario::cached_file;
 
 const TIMEOUT: Duration = Duration::from_mins(2);
 const IMAGE: &str = "debian-root.tar";
 
-/// What is written anew by whatever runs in a system, and by dpkg and systemd for themselves.
-const RESTLESS: [&str; 11] = [
+/// Directories whose content changes while a system runs, or that dpkg and systemd write for
+/// themselves.
+const VOLATILE_DIRECTORIES: [&str; 11] = [
     "/dev",
     "/proc",
     "/run",
@@ -36,8 +37,8 @@ const RESTLESS: [&str; 11] = [
     "/var/tmp",
 ];
 
-/// Of the first process in there: its mounts, and no services that a package would start.
-const ENTER: &str = r#"
+/// Script of the first process of a command: mounts, and a shell in the changed root.
+const CHROOT_SCRIPT: &str = r#"
 mount --bind "$1" "$1"
 cd "$1"
 mount -t proc proc proc
@@ -45,9 +46,9 @@ mount --bind dev dev
 exec chroot . sh -ec "$2"
 "#;
 
-/// Of the first process, in its cgroup: makes the namespaces, turns to the system's own root and
-/// becomes its systemd.
-const START: &str = r#"
+/// Script of the first process of a booted system: joins its cgroup, makes the namespaces, changes
+/// the root and executes systemd.
+const BOOT_SCRIPT: &str = r#"
 echo $$ > "$2/cgroup.procs"
 exec unshare --fork --pid --mount --uts --ipc --cgroup --kill-child --propagation private \
     setpriv --bounding-set -sys_time,-sys_module,-mknod --inh-caps -sys_time,-sys_module,-mknod \
@@ -68,16 +69,16 @@ exec unshare --fork --pid --mount --uts --ipc --cgroup --kill-child --propagatio
     ' sh "$@"
 "#;
 
-/// The unpacked system.
-pub(crate) struct System {
+/// Unpacked system.
+pub(crate) struct DebianSystem {
     directory: TempDir,
 }
 
-impl System {
-    /// Unpacks it, and forbids packages to start services.
+impl DebianSystem {
+    /// Unpacks the image, and forbids packages to start services.
     pub(crate) fn unpack() -> Result<Self> {
         let directory = TempDir::new()?;
-        let image = image().context("no cache to look for it in")?;
+        let image = image().context("cannot find the image in the cache")?;
         let mut tar = Command::new("tar");
         tar.arg("-xpf").arg(&image).arg("-C").arg(directory.path());
         let output = run_to_end(&mut tar, TIMEOUT)?;
@@ -88,30 +89,30 @@ impl System {
         Ok(system)
     }
 
-    /// Where this machine sees a path of it.
+    /// Returns the path outside the system of a path inside it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name.trim_start_matches('/'))
     }
 
-    /// Writes a file of it.
+    /// Writes a file inside the system.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.path(name);
         fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
-    /// Reads a file of it.
+    /// Reads a file inside the system.
     pub(crate) fn read(&self, name: &str) -> Result<String> {
         let path = self.path(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
 
-    /// Runs a script of its shell, with its root, without a network, and returns what it says.
+    /// Runs a shell script inside the system, without a network, and returns its standard output.
     pub(crate) fn run(&self, script: &str) -> Result<String> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--net", "--uts", "--ipc"]);
         command.args(["--propagation", "private"]);
         command.args(["setpriv", "--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
-        command.args(["sh", "-ec", ENTER, "sh"]).arg(self.directory.path()).arg(script);
+        command.args(["sh", "-ec", CHROOT_SCRIPT, "sh"]).arg(self.directory.path()).arg(script);
         command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         let output = run_to_end(&mut command, TIMEOUT)?;
@@ -120,21 +121,21 @@ impl System {
         Ok(text[0].clone())
     }
 
-    /// All paths of it that last.
+    /// Returns all paths of the system except volatile ones.
     pub(crate) fn paths(&self) -> Result<BTreeSet<String>> {
         let mut paths = BTreeSet::new();
-        let mut waiting = vec![self.directory.path().to_owned()];
-        while let Some(directory) = waiting.pop() {
+        let mut pending = vec![self.directory.path().to_owned()];
+        while let Some(directory) = pending.pop() {
             for entry in fs::read_dir(&directory)? {
                 let entry = entry?;
                 let path = entry.path();
                 let name = Path::new("/").join(path.strip_prefix(self.directory.path())?);
                 let name = name.display().to_string();
-                if RESTLESS.contains(&name.as_str()) {
+                if VOLATILE_DIRECTORIES.contains(&name.as_str()) {
                     continue;
                 }
                 if entry.file_type()?.is_dir() {
-                    waiting.push(path);
+                    pending.push(path);
                 }
                 paths.insert(name);
             }
@@ -142,42 +143,46 @@ impl System {
         Ok(paths)
     }
 
-    /// Starts it in a host, up to this unit; it ends with what is returned.
-    pub(crate) fn boot(&self, host: &LabHost, unit: &str) -> Result<Booted> {
-        let cgroup = Cgroup::make()?;
+    /// Boots the system on a lab host up to `unit`; it ends when the returned value is dropped.
+    pub(crate) fn boot(&self, host: &LabHost, unit: &str) -> Result<BootedDebian> {
+        let cgroup = Cgroup::create()?;
         let mut command = host.command("sh");
-        command.args(["-ec", START, "sh"]).arg(self.directory.path()).arg(cgroup.path()).arg(unit);
+        command
+            .args(["-ec", BOOT_SCRIPT, "sh"])
+            .arg(self.directory.path())
+            .arg(cgroup.path())
+            .arg(unit);
         let process = RunningProgram::start(&mut command)?;
-        Ok(Booted { process, _cgroup: cgroup })
+        Ok(BootedDebian { process, _cgroup: cgroup })
     }
 }
 
-/// A system that runs.
-pub(crate) struct Booted {
+/// Booted system.
+pub(crate) struct BootedDebian {
     process: RunningProgram,
-    // Goes last.
+    // Dropped after `process`, since a cgroup with processes cannot be removed.
     _cgroup: Cgroup,
 }
 
-impl Booted {
-    /// Waits until something is so.
-    pub(crate) fn wait_for(&mut self, ready: impl FnMut() -> bool) -> Result<()> {
+impl BootedDebian {
+    /// Waits until `ready` returns true.
+    pub(crate) fn wait_until_ready(&mut self, ready: impl FnMut() -> bool) -> Result<()> {
         self.process.await_ready(TIMEOUT, ready)?;
         Ok(())
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the system has powered off.
     pub(crate) fn wait_for_end(mut self) -> Result<()> {
         let began = std::time::Instant::now();
         while self.process.exit_status().is_none() {
-            ensure!(began.elapsed() < TIMEOUT, "the system does not end");
+            ensure!(began.elapsed() < TIMEOUT, "system did not power off within the timeout");
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }
 }
 
-/// The archive that systems are unpacked from, where it is there.
+/// Returns the archive from which systems are unpacked; `None` if it is not in the cache.
 pub(crate) fn image() -> Option<PathBuf> {
-    cached(IMAGE)
+    cached_file(IMAGE)
 }

@@ -1,5 +1,5 @@
-//! Scenarios of `horolog demo`: what it shows to root and to an ordinary user, and that nothing is
-//! left of it when it is killed. Its figures are for the benchmarks.
+//! Scenarios of `horolog demo`: its candidates for root and for an ordinary user, and a killed demo
+//! that leaves no process. Performance is for the benchmarks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,22 +12,22 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{DEMO_SCHEMA, DemoCandidateResult, DemoResult, FindingCode, LoadEngineKind};
 
-use crate::load_command::{Started, UnprivilegedCopy, check_sums, has, parse};
+use crate::load_command::{StartedProgram, UnprivilegedCopy, check_sums, has_finding, parse};
 use crate::process::{binary, run_to_end};
 
 const SECONDS: &str = "1";
-/// Much longer than four searches take that send for about a second each.
+/// Timeout of a demo, with four searches of about a second per trial.
 const TIMEOUT: Duration = Duration::from_mins(2);
-/// The kernel takes programs and processes away a moment after they are let go.
-const MOMENT: Duration = Duration::from_secs(2);
+/// Timeout of the kernel's removal of processes and BPF programs.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Checks what both kinds of user get, and returns the candidates.
-fn check(result: &DemoResult, page: &str) -> Result<()> {
+/// Checks the result and the HTML report, for root and other users.
+fn check_result(result: &DemoResult, page: &str) -> Result<()> {
     ensure!(result.schema == DEMO_SCHEMA, "{}", result.schema);
-    ensure!(page.contains("</html>") && page.contains(DEMO_SCHEMA), "the page is not whole");
+    ensure!(page.contains("</html>") && page.contains(DEMO_SCHEMA), "HTML report is incomplete");
     for candidate in &result.candidates {
-        ensure!(page.contains(&candidate.label), "{} is not on the page", candidate.label);
+        ensure!(page.contains(&candidate.label), "HTML report lacks {}", candidate.label);
         let command = candidate.server_command.join(" ");
         ensure!(command.starts_with("horolog serve --local"), "{command}");
         check_load(candidate).with_context(|| candidate.label.clone())?;
@@ -38,12 +38,12 @@ fn check(result: &DemoResult, page: &str) -> Result<()> {
 fn check_load(candidate: &DemoCandidateResult) -> Result<()> {
     let load = &candidate.load;
     ensure!(load.search.is_some() && !load.trials.is_empty(), "no search");
-    ensure!(load.trials.iter().any(|trial| trial.received > 0), "no reply at all");
-    ensure!(!has(load, FindingCode::InvalidReplies), "{:?}", load.findings);
+    ensure!(load.trials.iter().any(|trial| trial.received > 0), "no trial received a reply");
+    ensure!(!has_finding(load, FindingCode::InvalidReplies), "{:?}", load.findings);
     load.trials.iter().try_for_each(check_sums)
 }
 
-/// How many candidates were started with all of these arguments.
+/// Number of candidates that were started with all of these arguments.
 fn count(result: &DemoResult, arguments: &[&str]) -> usize {
     let has_all = |candidate: &&DemoCandidateResult| {
         arguments.iter().all(|&argument| candidate.server_command.iter().any(|own| own == argument))
@@ -51,7 +51,8 @@ fn count(result: &DemoResult, arguments: &[&str]) -> usize {
     result.candidates.iter().filter(has_all).count()
 }
 
-/// Root sees sockets behind locks, sockets from one thread to one for each core, and XDP.
+/// For root, the candidates are sockets with a shared lock, sockets with one thread to one per
+/// core, and XDP.
 pub(crate) fn root_measures_every_server() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let mut command = Command::new(binary()?);
@@ -61,12 +62,12 @@ pub(crate) fn root_measures_every_server() -> Result<()> {
     ensure!(output.status.success(), "{stderr}");
     let read = |name: &str| fs::read_to_string(directory.path().join(name));
     let result: DemoResult = parse(read("result.json")?.as_bytes())?;
-    check(&result, &read("report.html")?)?;
+    check_result(&result, &read("report.html")?)?;
     ensure!(count(&result, &["shared-lock"]) == 1, "{:?}", result.candidates);
-    ensure!(count(&result, &["socket"]) >= 2, "sockets without locks are not there");
-    ensure!(count(&result, &["--engine", "xdp"]) == 1, "XDP is not there");
+    ensure!(count(&result, &["socket"]) >= 2, "no candidates without locks");
+    ensure!(count(&result, &["--engine", "xdp"]) == 1, "no XDP candidate");
     let engines: BTreeSet<_> = result.candidates.iter().map(|one| one.load.engine.name()).collect();
-    ensure!(engines.len() == 1, "they were not loaded alike: {engines:?}");
+    ensure!(engines.len() == 1, "candidates have different load engines: {engines:?}");
     ensure!(result.findings.is_empty(), "{:?}", result.findings);
     let table = String::from_utf8_lossy(&output.stdout);
     for candidate in &result.candidates {
@@ -76,9 +77,10 @@ pub(crate) fn root_measures_every_server() -> Result<()> {
     Ok(())
 }
 
-/// An ordinary user sees sockets on loopback, and is told what was left out.
+/// For an ordinary user, the candidates are sockets on loopback, and a finding names the omitted
+/// ones.
 pub(crate) fn an_ordinary_user_measures_socket_engines() -> Result<()> {
-    // For a loopback interface of its own, where nobody else is.
+    // The loopback interface of a lab host carries no other traffic.
     let lab = Lab::new(&LabConfig::default())?;
     let unprivileged = UnprivilegedCopy::new()?;
     let mut command = unprivileged.command(lab.client().command("setpriv"));
@@ -86,12 +88,12 @@ pub(crate) fn an_ordinary_user_measures_socket_engines() -> Result<()> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
     let result: DemoResult = parse(&fs::read(unprivileged.path("result.json"))?)?;
-    check(&result, &fs::read_to_string(unprivileged.path("report.html"))?)?;
+    check_result(&result, &fs::read_to_string(unprivileged.path("report.html"))?)?;
     ensure!(count(&result, &["shared-lock"]) == 1, "{:?}", result.candidates);
-    ensure!(count(&result, &["--engine", "xdp"]) == 0, "XDP without privilege");
+    ensure!(count(&result, &["--engine", "xdp"]) == 0, "XDP candidate without privilege");
     ensure!(
         result.candidates.iter().all(|one| one.load.engine == LoadEngineKind::Udp),
-        "another engine"
+        "load engine is not udp"
     );
     let is_reported = result.findings.iter().any(|finding| {
         finding.code == FindingCode::EngineFallback
@@ -101,7 +103,7 @@ pub(crate) fn an_ordinary_user_measures_socket_engines() -> Result<()> {
     Ok(())
 }
 
-/// The processes that this one started.
+/// Returns the child processes of `parent`.
 fn children(parent: u32) -> Result<Vec<u32>> {
     let entries = fs::read_dir("/proc").context("cannot list the processes")?;
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -115,44 +117,51 @@ fn children(parent: u32) -> Result<Vec<u32>> {
         .collect())
 }
 
-/// The network that a process is in, if it is still there.
-fn network_of(process: u32) -> Option<PathBuf> {
+/// Returns the network namespace of a process; `None` if it has ended.
+fn network_namespace(process: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
 
-/// Processes of this machine that are in a network.
-fn processes_in(network: &PathBuf) -> Result<Vec<u32>> {
+/// Returns the processes in a network namespace.
+fn processes_in_namespace(network: &PathBuf) -> Result<Vec<u32>> {
     let entries = fs::read_dir("/proc").context("cannot list the processes")?;
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    Ok(numbers.filter(|&number| network_of(number).as_ref() == Some(network)).collect())
+    Ok(numbers.filter(|&number| network_namespace(number).as_ref() == Some(network)).collect())
 }
 
-/// After kill -9 of a demonstration, its server is gone, and with it the last process in its
-/// private host; so the host is gone too, and whatever was attached to its interfaces.
+/// SIGKILL of a demo ends its server, the last process in the lab host; so the kernel removes the
+/// namespace and the programs attached to its interfaces.
 pub(crate) fn a_killed_demonstration_leaves_nothing() -> Result<()> {
-    let mut demo = Started::start(Command::new(binary()?).args(["demo", "--time", "5"]))?;
-    let own = network_of(std::process::id()).context("no network")?;
+    let mut demo = StartedProgram::start(Command::new(binary()?).args(["demo", "--time", "5"]))?;
+    let own = network_namespace(std::process::id()).context("no network")?;
     let started = Instant::now();
     let (server, network) = loop {
         let server = children(demo.child.id())?.into_iter().next();
-        // Until it has started, it is where the demonstration is.
-        let network = server.and_then(network_of).filter(|network| *network != own);
+        // Before the server executes, it is in the demo's own namespace.
+        let network = server.and_then(network_namespace).filter(|network| *network != own);
         if let Some(found) = server.zip(network) {
             break found;
         }
-        ensure!(demo.child.try_wait()?.is_none(), "it ended: {}", demo.read("stderr")?);
-        ensure!(started.elapsed() < TIMEOUT, "it starts no server");
+        ensure!(demo.child.try_wait()?.is_none(), "demo ended early: {}", demo.read("stderr")?);
+        ensure!(started.elapsed() < TIMEOUT, "demo starts no server");
         thread::sleep(POLL_INTERVAL);
     };
-    // Into the middle of a trial.
+    // In the middle of a trial.
     thread::sleep(Duration::from_millis(300));
     demo.child.kill()?;
     demo.child.wait()?;
     let killed = Instant::now();
-    while !processes_in(&network)?.is_empty() {
-        ensure!(killed.elapsed() < MOMENT, "still there: {:?}", processes_in(&network)?);
+    while !processes_in_namespace(&network)?.is_empty() {
+        ensure!(
+            killed.elapsed() < REMOVAL_TIMEOUT,
+            "processes are left: {:?}",
+            processes_in_namespace(&network)?
+        );
         thread::sleep(POLL_INTERVAL);
     }
-    ensure!(network_of(server).is_none_or(|other| other != network), "the server is still there");
+    ensure!(
+        network_namespace(server).is_none_or(|other| other != network),
+        "server is still running"
+    );
     Ok(())
 }

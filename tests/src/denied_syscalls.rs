@@ -1,6 +1,5 @@
-//! Scenarios of a kernel or a container that denies system calls which a server and a client can do
-//! without: real-time scheduling, `io_uring`, steering the clock, locked memory, BPF. Both start
-//! and work.
+//! Scenarios of kernels and containers that deny optional system calls (real-time scheduling,
+//! `io_uring`, clock control, locked memory, BPF): server and client start and work.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -13,10 +12,9 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::{ROOT, client, denied_syscalls, scenarios};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     scenarios!(ROOT, denied_syscalls:
-        a_server_and_a_client_work_without_them,
+        a_server_and_a_client_work_without_optional_calls,
         a_server_works_without_bpf,
     )
     .into()
@@ -29,8 +27,8 @@ const IO_URING: [i64; 3] =
 const CLOCKS: [i64; 3] = [libc::SYS_adjtimex, libc::SYS_clock_adjtime, libc::SYS_clock_settime];
 const LOCKING: [i64; 2] = [libc::SYS_mlock, libc::SYS_mlockall];
 
-/// Runs it in a thread that these calls are denied, as they are to every program that it starts.
-fn without(calls: &[i64], run: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+/// Executes `run` in a thread in which these calls return EPERM, as in the programs that it starts.
+fn run_without(calls: &[i64], run: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     let rules: BTreeMap<_, _> = calls.iter().map(|call| (*call, Vec::new())).collect();
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let processor = std::env::consts::ARCH.try_into()?;
@@ -45,12 +43,12 @@ fn without(calls: &[i64], run: impl FnOnce() -> Result<()> + Send) -> Result<()>
     })
 }
 
-fn a_server_and_a_client_work_without_them() -> Result<()> {
+fn a_server_and_a_client_work_without_optional_calls() -> Result<()> {
     let calls = [&SCHEDULING[..], &IO_URING, &CLOCKS, &LOCKING].concat();
     for engine in Engine::ALL {
         let lab = Lab::new(&LabConfig::default())?;
         let at = server_address(&lab, false)?;
-        without(&calls, || {
+        run_without(&calls, || {
             let server = Server::start(lab.server(), engine, &[at], &[])?;
             ensure!(client::query_from(lab.client(), at)?.header.stratum == 10);
             let mut load = lab.client().command(binary()?);
@@ -66,12 +64,12 @@ fn a_server_and_a_client_work_without_them() -> Result<()> {
     Ok(())
 }
 
-/// The engine is chosen that works, and the reason is told.
+/// The server falls back to sockets and reports the reason.
 fn a_server_works_without_bpf() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    without(&[libc::SYS_bpf], || {
-        let server = Server::start_choosing(lab.server(), &[at])?;
+    run_without(&[libc::SYS_bpf], || {
+        let server = Server::start_auto(lab.server(), &[at])?;
         client::query_from(lab.client(), at)?;
         let status = server.status()?;
         ensure!(status["engine"] == "socket", "{status}");

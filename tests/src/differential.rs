@@ -1,9 +1,9 @@
-//! Differential scenarios of the server's two engines: for every frame the XDP program does what
-//! the model in Rust does, byte for byte. The program runs in the kernel without being attached
-//! anywhere.
+//! Differential scenarios of the server's two engines: the XDP program and the model in Rust make
+//! the same decision on every frame, byte for byte. The program is test-run in the kernel, attached
+//! to no interface.
 //!
-//! The model uses the timestamps that the program wrote, so nothing is left out of the comparison;
-//! that those timestamps are correct is checked separately.
+//! The model uses the timestamps that the program wrote, so that whole frames are compared; other
+//! scenarios check that these timestamps are correct.
 
 use anyhow::{Context, Result, ensure};
 use horolog_server::{
@@ -18,23 +18,23 @@ use horolog_wire::ntp::{
 };
 use horolog_xdp::{Responder, ResponderClockPageWriter, ResponderSettings, XdpAction};
 
-use crate::frames::{Expected, KINDS, Kind, LISTEN, listen_by, listen_set};
+use crate::frames::{ExpectedOutcome, FrameKind, KINDS, LISTEN, listen_by, listen_set};
 use crate::random::Random;
 
-const FRAMES_OF_A_KIND: usize = 20_000;
+const FRAMES_PER_KIND: usize = 20_000;
 const SEED: u64 = 0x686f_726f_6c6f_6721;
-/// `BPF_PROG_TEST_RUN` takes no frame without an Ethernet header.
+/// Minimum length of a frame for `BPF_PROG_TEST_RUN`: an Ethernet header, in bytes.
 const SHORTEST_FRAME: usize = 14;
-/// Frames between one page and the next; so many take a few milliseconds, and a page lives for 2 s.
-const FRAMES_OF_A_PAGE: usize = 500;
+/// Frames between two clock pages: a few milliseconds, while a page expires after 2 s.
+const FRAMES_PER_PAGE: usize = 500;
 
-/// A page that says something of its own in every field, and starts now.
-pub(crate) fn page(random: &mut Random) -> ClockPage {
+/// Returns a clock page with random values in all fields, anchored at the present.
+pub(crate) fn random_page(random: &mut Random) -> ClockPage {
     let now = ClockMonotonic.now();
     ClockPage {
         variables: SystemVariables {
             leap: LeapIndicator::from_bits(random.next() as u8),
-            // The last is a clock that is not synchronised.
+            // Up to the stratum of an unsynchronised clock.
             stratum: random.within(1..=STRATUM_UNSYNCHRONISED.into()) as u8,
             precision: -(random.within(1..=30) as i8),
             root_delay: NtpShort::from_bits(random.next() as u32),
@@ -44,7 +44,7 @@ pub(crate) fn page(random: &mut Random) -> ClockPage {
         },
         timebase: Timebase {
             anchor: now,
-            // Any time will do, the turn of an era included.
+            // Any time is valid, including the end of an era.
             ntp_at_anchor: NtpTimestamp::from_bits(random.next()),
             rate: NOMINAL_RATE,
             expires: now + Span::from_ms(2_000),
@@ -61,8 +61,8 @@ pub(crate) fn page(random: &mut Random) -> ClockPage {
 }
 
 pub(crate) fn publish(writer: &mut ResponderClockPageWriter, page: &ClockPage) {
-    let edition = clock_update(page);
-    writer.publish(&edition, &edition);
+    let update = clock_update(page);
+    writer.publish(&update, &update);
 }
 
 fn responder() -> Result<(Responder, ResponderClockPageWriter)> {
@@ -80,14 +80,14 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// The timestamps of a reply, which ends with its NTP header.
+/// Returns receive and transmit timestamps of a reply, which ends with its NTP header.
 pub(crate) fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
     let start = reply.len().checked_sub(HEADER_LEN).context("a reply without an NTP header")?;
     let (header, _) = Header::parse(&reply[start..])?;
     Ok((header.receive, header.transmit))
 }
 
-/// Has both engines decide on a frame, and returns true if they answered it.
+/// Compares the decisions of both engines on a frame; returns true if they answered it.
 fn compare(
     responder: &Responder,
     listen: &ListenAddressSet,
@@ -99,11 +99,11 @@ fn compare(
         InterleavedTable::new(0, AddressHashKey([0; 2])).context("a table without slots")?;
     let interleaved = FrameInterleavedHandling::Answer(&table);
     let server = FrameDecisionInputs { listen, page, limiter: None, interleaved };
-    let judge = |received, transmit| {
+    let model_verdict = |received, transmit| {
         decide_frame(frame, &server, &FrameTimes { now: page.timebase.anchor, received, transmit })
     };
     if frame.len() < SHORTEST_FRAME {
-        let model = judge(unknown, unknown);
+        let model = model_verdict(unknown, unknown);
         ensure!(model == FrameVerdict::Pass, "the model answers {} bytes", frame.len());
         return Ok(false);
     }
@@ -113,19 +113,19 @@ fn compare(
     let answered = match outcome.verdict {
         XdpAction::Transmit => true,
         XdpAction::Pass => false,
-        other => anyhow::bail!("the program says {other:?}"),
+        other => anyhow::bail!("program returned {other:?}"),
     };
     let (receive, transmit) =
         if answered { timestamps(&outcome.frame)? } else { (unknown, unknown) };
     let by_program = hexadecimal(&outcome.frame);
-    match judge(receive, transmit) {
+    match model_verdict(receive, transmit) {
         FrameVerdict::Drop => anyhow::bail!("the model drops a frame without any limits"),
         FrameVerdict::Pass => {
-            ensure!(!answered, "the model passes what the program answers with {by_program}");
-            ensure!(outcome.frame == frame, "the program changed what it passed to {by_program}");
+            ensure!(!answered, "only the program answers: {by_program}");
+            ensure!(outcome.frame == frame, "the program passed a changed frame: {by_program}");
         }
         FrameVerdict::Transmit(reply) => {
-            ensure!(answered, "the program passes what the model answers");
+            ensure!(answered, "only the model answers");
             let by_model = hexadecimal(&reply);
             ensure!(outcome.frame == reply, "program {by_program}\nmodel   {by_model}");
             check_reply(frame, &reply)?;
@@ -143,7 +143,7 @@ pub(crate) fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
     ensure!(datagram.has_valid_checksum(), "the reply's UDP checksum is wrong");
     ensure!(reply.len() <= request.len(), "the reply is longer than the request");
     let (header, rest) = Header::parse(datagram.payload)?;
-    ensure!(rest.is_empty() && datagram.trailer_len == 0, "bytes behind the reply");
+    ensure!(rest.is_empty() && datagram.trailer_len == 0, "trailing bytes after the reply");
     let expected = match AssociationMode::from_bits(request[request.len() - HEADER_LEN]) {
         AssociationMode::SymmetricActive => AssociationMode::SymmetricPassive,
         _ => AssociationMode::Server,
@@ -155,19 +155,19 @@ pub(crate) fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// How many frames of a kind were answered, and how many passed.
+/// Compares random frames of a kind; returns the numbers of answered and passed frames.
 fn compare_kind(
-    kind: &Kind,
+    kind: &FrameKind,
     random: &mut Random,
     responder: &Responder,
     writer: &mut ResponderClockPageWriter,
 ) -> Result<(usize, usize)> {
     let listen = listen_set();
-    let mut current = page(random);
+    let mut current = random_page(random);
     let (mut answered, mut passed) = (0, 0);
-    for number in 0..FRAMES_OF_A_KIND {
-        if number % FRAMES_OF_A_PAGE == 0 {
-            current = page(random);
+    for number in 0..FRAMES_PER_KIND {
+        if number % FRAMES_PER_PAGE == 0 {
+            current = random_page(random);
             publish(writer, &current);
         }
         let frame = (kind.make)(random);
@@ -180,21 +180,20 @@ fn compare_kind(
         }
     }
     let as_expected = match kind.expected {
-        Expected::Answered => passed == 0,
-        Expected::Passed => answered == 0,
-        Expected::Either => answered > 0 && passed > 0,
+        ExpectedOutcome::Answered => passed == 0,
+        ExpectedOutcome::Passed => answered == 0,
+        ExpectedOutcome::Either => answered > 0 && passed > 0,
     };
     ensure!(
         as_expected,
-        "{} should be {:?}: {answered} answered, {passed} passed",
+        "{} expected {:?}: {answered} answered, {passed} passed",
         kind.name,
         kind.expected
     );
     Ok((answered, passed))
 }
 
-/// The program and the model do the same, byte for byte, with every frame of every kind. What they
-/// did is printed on stderr.
+/// Program and model agree, byte for byte, on frames of every kind. Prints their counts on stderr.
 pub(crate) fn program_and_model_agree() -> Result<()> {
     let (responder, mut writer) = responder()?;
     let mut random = Random::new(SEED);
@@ -212,17 +211,17 @@ pub(crate) fn program_and_model_agree() -> Result<()> {
     Ok(())
 }
 
-/// A valid request of either family.
-pub(crate) fn valid(random: &mut Random) -> [Vec<u8>; 2] {
+/// Returns valid requests over IPv4 and IPv6.
+pub(crate) fn valid_requests(random: &mut Random) -> [Vec<u8>; 2] {
     [0, 1].map(|kind: usize| (KINDS[kind].make)(random))
 }
 
-/// Before the first page and after the last has expired, everything passes, unchanged.
+/// Before the first clock page and after the expiry of the last, all frames pass unchanged.
 pub(crate) fn without_a_clock_page_everything_passes() -> Result<()> {
     let mut random = Random::new(SEED);
     let (responder, mut writer) = responder()?;
     let passes = |when: &str, random: &mut Random| -> Result<()> {
-        for request in valid(random) {
+        for request in valid_requests(random) {
             let outcome = responder.test_run(&request)?;
             ensure!(outcome.verdict == XdpAction::Pass, "{when}: {:?}", outcome.verdict);
             ensure!(outcome.frame == request, "{when}: the frame was changed");
@@ -230,12 +229,12 @@ pub(crate) fn without_a_clock_page_everything_passes() -> Result<()> {
         Ok(())
     };
     passes("before the first page", &mut random)?;
-    let mut current = page(&mut random);
+    let mut current = random_page(&mut random);
     publish(&mut writer, &current);
-    for request in valid(&mut random) {
+    for request in valid_requests(&mut random) {
         ensure!(
             responder.test_run(&request)?.verdict == XdpAction::Transmit,
-            "a page is published"
+            "request passed although a page is published"
         );
     }
     current.timebase.expires = ClockMonotonic.now();
@@ -247,19 +246,19 @@ pub(crate) fn without_a_clock_page_everything_passes() -> Result<()> {
     Ok(())
 }
 
-/// An address that is no longer listened on is no longer answered at, although the program
-/// remembers the last one that it found.
+/// After removal of an address its requests pass, although the program caches the last address that
+/// it found.
 pub(crate) fn an_address_can_be_removed() -> Result<()> {
     let mut random = Random::new(SEED);
     let (responder, mut writer) = responder()?;
-    publish(&mut writer, &page(&mut random));
-    for (request, address) in valid(&mut random).iter().zip(LISTEN) {
+    publish(&mut writer, &random_page(&mut random));
+    for (request, address) in valid_requests(&mut random).iter().zip(LISTEN) {
         let verdict = || Ok::<_, anyhow::Error>(responder.test_run(request)?.verdict);
         ensure!(verdict()? == XdpAction::Transmit && verdict()? == XdpAction::Transmit);
         responder.stop_answering(address)?;
-        ensure!(verdict()? == XdpAction::Pass, "{address} is still answered at");
+        ensure!(verdict()? == XdpAction::Pass, "requests to {address} are still answered");
         responder.answer_at(address)?;
-        ensure!(verdict()? == XdpAction::Transmit, "{address} is not answered at again");
+        ensure!(verdict()? == XdpAction::Transmit, "re-added {address} is not answered");
     }
     Ok(())
 }

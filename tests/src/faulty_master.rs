@@ -1,6 +1,5 @@
-//! Scenarios of `horolog load ptp` against masters with every fault that a master can have, one at
-//! a time, at every second request: each is found, counted under its own name and nothing else, and
-//! the run continues to a complete result.
+//! Scenarios of `horolog load ptp` against faulty masters, with one kind of fault each at every
+//! second request: each fault is counted under its own name only, and the run completes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::thread;
@@ -14,7 +13,7 @@ use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 use libtest_mimic::Trial;
 
 use crate::faulty_responder::{FaultyResponder, ResponderState};
-use crate::faulty_server::{ExpectedFinding, SHORT_TIMEOUT, TIMEOUT, check_found};
+use crate::faulty_server::{ExpectedFinding, SHORT_TIMEOUT, TIMEOUT, check_result};
 use crate::load_command::only_trial;
 use crate::load_ptp::load;
 use crate::process::server_address;
@@ -25,7 +24,6 @@ mod faults;
 
 use faults::{Context, Fault, FaultAction};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     scenarios!(ROOT_AND_IPV6, faulty_master:
         each_fault_of_a_delay_response_is_counted_under_its_name,
@@ -35,41 +33,42 @@ pub(crate) fn all() -> Vec<Trial> {
     .into()
 }
 
-/// A port that is none of PTP's.
+/// Source port that is not one of PTP's.
 const OTHER_PORT: u16 = 1_320;
-/// Addresses of the master's host that nobody asks.
+/// Addresses of the master's host to which no request is sent.
 const OTHER_IPV4: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
 const OTHER_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0bad, 0, 0, 0, 0, 0, 7));
 
-/// What is to be found of a fault.
+/// Expected effect of a fault on the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FaultOutcome {
-    /// What any server may do wrong.
-    As(ExpectedFinding),
-    /// Of NetSync Monitor's answers the delay response alone.
+    /// Effect that also occurs with NTP servers.
+    Common(ExpectedFinding),
+    /// Only the delay response of a NetSync Monitor exchange arrives.
     NoSync,
-    /// Of NetSync Monitor's answers the Sync with its follow-up alone.
+    /// Only Sync and `Follow_Up` of a NetSync Monitor exchange arrive.
     NoDelay,
     /// A request for unicast messages was denied.
     Denied,
-    /// What had been granted was taken back.
-    TakenBack,
-    /// What had not been granted was taken back.
-    TakenBackOnly,
+    /// A grant was cancelled.
+    Cancelled,
+    /// A cancellation arrived without a grant.
+    CancelledOnly,
 }
 
 impl FaultOutcome {
-    const fn found(self) -> ExpectedFinding {
+    const fn expected_finding(self) -> ExpectedFinding {
         match self {
-            Self::As(found) => found,
-            Self::NoSync | Self::NoDelay | Self::TakenBackOnly => ExpectedFinding::Loss,
-            Self::Denied | Self::TakenBack => ExpectedFinding::Nothing,
+            Self::Common(found) => found,
+            Self::NoSync | Self::NoDelay | Self::CancelledOnly => ExpectedFinding::Loss,
+            Self::Denied | Self::Cancelled => ExpectedFinding::Nothing,
         }
     }
 
-    /// Checks what was counted, where `seen` requests came and `wrong` of them were wronged.
+    /// Checks the counts of a run with `requests` received requests, `wrong` of which were answered
+    /// with the fault.
     fn check(self, result: &LoadResult, [requests, wrong]: [u64; 2]) -> Result<()> {
-        check_found(result, self.found(), [requests, wrong])?;
+        check_result(result, self.expected_finding(), [requests, wrong])?;
         let trial = only_trial(result)?;
         let ReplyKindCounts { delay, sync_follow_up, grant, denial, cancellation, .. } =
             trial.responses;
@@ -86,14 +85,15 @@ impl FaultOutcome {
             (_, Self::Denied) => (grant, denial) == (received - wrong, wrong),
             (_, _) => (grant, denial) == (received, none),
         };
-        let is_taken_back = matches!(self, Self::TakenBack | Self::TakenBackOnly);
+        let is_taken_back = matches!(self, Self::Cancelled | Self::CancelledOnly);
         let right = right && cancellation == if is_taken_back { wrong } else { none };
-        ensure!(right, "{:?} of {received}, {wrong} wrong", trial.responses);
+        let counts = trial.responses;
+        ensure!(right, "wrong response counts: {counts:?} of {received}, {wrong} with the fault");
         Ok(())
     }
 }
 
-/// Starts a master that goes wrong at every second request.
+/// Starts a master that commits a fault at every second request.
 fn start_master(lab: &Lab, at: IpAddr, act: FaultAction) -> Result<FaultyResponder> {
     let other = if at.is_ipv4() { OTHER_IPV4 } else { OTHER_IPV6 };
     let ends = [(at, EVENT_PORT), (at, GENERAL_PORT), (at, OTHER_PORT), (other, GENERAL_PORT)];
@@ -103,7 +103,7 @@ fn start_master(lab: &Lab, at: IpAddr, act: FaultAction) -> Result<FaultyRespond
     Ok(FaultyResponder::start(move |state| serve(&sockets, act, state)))
 }
 
-/// Pause after a round without a request.
+/// Pause after a poll of the sockets without a request.
 const PAUSE: Duration = Duration::from_micros(200);
 
 fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
@@ -113,7 +113,7 @@ fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
     while state.is_running() {
         let received = sockets[..2].iter().find_map(|socket| socket.recv_from(&mut buffer).ok());
         if let Some(request) =
-            received.and_then(|(length, from)| PtpRequest::read(&buffer[..length], from))
+            received.and_then(|(length, from)| PtpRequest::parse(&buffer[..length], from))
         {
             if before.is_some_and(|one| one.from != request.from) {
                 other = before;
@@ -121,13 +121,13 @@ fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
             let context =
                 Context { request: &request, before: before.as_ref(), other: other.as_ref() };
             let number = state.count_request();
-            let wrong = if number.is_multiple_of(2) { act.answers(&context) } else { None };
+            let wrong = if number.is_multiple_of(2) { act.responses(&context) } else { None };
             if wrong.is_some() {
                 state.count_fault();
             }
             let now = Instant::now();
-            let datagrams = wrong.unwrap_or_else(|| request.right());
-            waiting.extend(datagrams.into_iter().map(|one| (now + one.after, one)));
+            let datagrams = wrong.unwrap_or_else(|| request.correct_response());
+            waiting.extend(datagrams.into_iter().map(|one| (now + one.delay, one)));
             before = Some(request);
         } else {
             thread::sleep(PAUSE);
@@ -139,20 +139,20 @@ fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
     }
 }
 
-/// Engines, each over one version of IP: the kernel's, which judges for itself, over both.
-const BY_ALL: [(LoadEngineKind, bool); 4] = [
+/// Engines and IP versions (true for IPv6): both for XDP, which verifies replies in the kernel.
+const ALL_ENGINES: [(LoadEngineKind, bool); 4] = [
     (LoadEngineKind::Udp, false),
     (LoadEngineKind::Packet, false),
     (LoadEngineKind::Xdp, false),
     (LoadEngineKind::Xdp, true),
 ];
-/// Those that negotiate.
-const BY_TWO: [(LoadEngineKind, bool); 3] =
+/// Engines and IP versions that support unicast negotiation.
+const UNICAST_ENGINES: [(LoadEngineKind, bool); 3] =
     [(LoadEngineKind::Udp, false), (LoadEngineKind::Packet, false), (LoadEngineKind::Packet, true)];
 
-/// Loads a master with each of these faults in one mode, by all of these engines; those of the last
-/// list take more than one client.
-fn each_is_found(
+/// Loads a master with each fault in one mode, with each engine. Faults of `among_clients` need an
+/// engine with several clients.
+fn check_faults(
     mode: &[&str],
     engines: &[(LoadEngineKind, bool)],
     faults: &[&[Fault]],
@@ -169,13 +169,13 @@ fn each_is_found(
         let at = server_address(&lab, ipv6)?.ip();
         let (clients, more): (&[&str], _) = match engine {
             LoadEngineKind::Udp => (&[], &[][..]),
-            // One thread, so that what is another client's is not another thread's as well.
+            // A single thread, so that a reply to another client is not one to another thread.
             LoadEngineKind::Packet | LoadEngineKind::Xdp => {
                 (&["--threads", "1", "-c", "16"], among_clients)
             }
         };
         for (name, outcome, act) in faults.iter().copied().flatten().chain(more) {
-            let late = *outcome == FaultOutcome::As(ExpectedFinding::Late);
+            let late = *outcome == FaultOutcome::Common(ExpectedFinding::Late);
             let timeout = if late { SHORT_TIMEOUT } else { TIMEOUT };
             let target = at.to_string();
             let run = [mode[0], &target, "--engine", engine.name(), "--timeout", timeout];
@@ -187,7 +187,7 @@ fn each_is_found(
                 ensure!(status == Some(0), "status {status:?}: {words}");
                 outcome.check(&result, counts)
             });
-            // All of them, so that one run shows every one that is wrong.
+            // Failures are collected, so that one run shows them all.
             let context = || format!("{name} by {engine:?} from {at}");
             wrong.extend(checked.with_context(context).err().map(|why| format!("{why:#}")));
         }
@@ -197,20 +197,38 @@ fn each_is_found(
 }
 
 fn each_fault_of_a_delay_response_is_counted_under_its_name() -> Result<()> {
-    use faults::{OF_A_DELAY, OF_A_NUMBER, OF_A_TIME, OF_ANY, OF_CLIENTS, OF_THE_WAY};
-    let faults = [&OF_ANY[..], &OF_THE_WAY, &OF_A_TIME, &OF_A_NUMBER, &OF_A_DELAY];
-    each_is_found(&["delay", "--domain", "24"], &BY_ALL, &faults, &OF_CLIENTS)
+    use faults::{
+        CLIENT_FAULTS, DELAY_RESPONSE_FAULTS, DELIVERY_FAULTS, MESSAGE_FAULTS, SEQUENCE_FAULTS,
+        TIMESTAMP_FAULTS,
+    };
+    let faults = [
+        &MESSAGE_FAULTS[..],
+        &DELIVERY_FAULTS,
+        &TIMESTAMP_FAULTS,
+        &SEQUENCE_FAULTS,
+        &DELAY_RESPONSE_FAULTS,
+    ];
+    check_faults(&["delay", "--domain", "24"], &ALL_ENGINES, &faults, &CLIENT_FAULTS)
 }
 
-/// Where one of three messages is wrong, it is the follow-up.
+/// For faults of a single message, it is the `Follow_Up`.
 fn each_fault_of_netsync_monitor_is_counted_under_its_name() -> Result<()> {
-    use faults::{OF_A_NUMBER, OF_A_TIME, OF_ANY, OF_MONITOR, OF_MONITORS_CLIENTS, OF_THE_WAY};
-    let faults = [&OF_ANY[..], &OF_THE_WAY, &OF_A_TIME, &OF_A_NUMBER, &OF_MONITOR];
-    each_is_found(&["nsm"], &BY_ALL, &faults, &OF_MONITORS_CLIENTS)
+    use faults::{
+        DELIVERY_FAULTS, MESSAGE_FAULTS, MONITOR_CLIENT_FAULTS, MONITOR_FAULTS, SEQUENCE_FAULTS,
+        TIMESTAMP_FAULTS,
+    };
+    let faults = [
+        &MESSAGE_FAULTS[..],
+        &DELIVERY_FAULTS,
+        &TIMESTAMP_FAULTS,
+        &SEQUENCE_FAULTS,
+        &MONITOR_FAULTS,
+    ];
+    check_faults(&["nsm"], &ALL_ENGINES, &faults, &MONITOR_CLIENT_FAULTS)
 }
 
 fn each_fault_of_a_negotiation_is_counted_under_its_name() -> Result<()> {
-    use faults::{OF_A_NEGOTIATION, OF_ANY, OF_CLIENTS, OF_THE_WAY};
-    let faults = [&OF_ANY[..], &OF_THE_WAY, &OF_A_NEGOTIATION];
-    each_is_found(&["unicast", "--grant-duration", "10"], &BY_TWO, &faults, &OF_CLIENTS)
+    use faults::{CLIENT_FAULTS, DELIVERY_FAULTS, MESSAGE_FAULTS, NEGOTIATION_FAULTS};
+    let faults = [&MESSAGE_FAULTS[..], &DELIVERY_FAULTS, &NEGOTIATION_FAULTS];
+    check_faults(&["unicast", "--grant-duration", "10"], &UNICAST_ENGINES, &faults, &CLIENT_FAULTS)
 }

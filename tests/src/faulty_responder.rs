@@ -1,10 +1,10 @@
-//! Thread that answers requests until it is ended, some of them with a fault on purpose.
+//! Thread that answers requests until it is ended, some of them with a deliberate fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Counts of a responder, and its end.
+/// Counts and stop flag of a responder.
 #[derive(Default)]
 pub(crate) struct ResponderState {
     stop: AtomicBool,
@@ -17,7 +17,7 @@ impl ResponderState {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a request; returns the number of those before it.
+    /// Counts a request; returns the number of requests before it.
     pub(crate) fn count_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! Frames for both engines of the server: requests of every shape that they should recognise,
-//! and of every shape that they should pass. It says what is to become of each kind where that
-//! follows from the kind alone; the rest is for the engines to agree upon.
+//! Frames for both engines of the server: requests of every form that they answer, and frames of
+//! every form that they pass. Each kind states the expected outcome if the kind alone determines
+//! it; otherwise only the agreement of the engines is checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,33 +14,33 @@ use horolog_wire::ntp::{HEADER_LEN, PORT};
 use horolog_xdp::{Responder, StationAddress, XdpError};
 
 use crate::mutated_frames::{
-    extension_header, fragment, mend, no_udp_checksum, other_header_fields, other_protocol,
-    partial_udp_checksum, tagged, unanswerable, with_options, wrong_ipv4_checksum, wrong_length,
-    wrong_udp_checksum,
+    add_vlan_tag, extension_header, fragment, no_udp_checksum, other_header_fields, other_protocol,
+    partial_udp_checksum, unanswerable_source, update_ipv4_checksum, with_options,
+    wrong_ipv4_checksum, wrong_length, wrong_udp_checksum,
 };
 use crate::random::Random;
 
-/// Where the server of these frames answers.
+/// Addresses and port on which the server listens.
 pub(crate) const LISTEN: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), PORT),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)), PORT),
 ];
 
-/// The broadcast address of that server's network of IPv4.
+/// Broadcast address of the server's IPv4 network.
 pub(crate) const BROADCAST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 255);
-/// Its MAC address, which is the same in each VLAN.
+/// MAC address of the server, equal in all VLANs.
 pub(crate) const MAC: MacAddress = MacAddress([2, 0, 192, 0, 2, 2]);
-/// The VLAN that it has interfaces in, by either kind of tag.
+/// VLAN of the server's interfaces, with either kind of tag.
 const VLAN: u16 = 0x123;
 const VLANS: [Option<VlanId>; 3] = [
     None,
     Some(VlanId { protocol: TYPE_VLAN, identifier: VLAN }),
     Some(VlanId { protocol: TYPE_SERVICE_VLAN, identifier: VLAN }),
 ];
-/// A test run's frames come in by the loopback interface.
+/// Interface of the frames of a test run.
 const LOOPBACK: u32 = 1;
 
-/// That server as the model knows it.
+/// Returns the addresses of the server for the model.
 pub(crate) fn listen_set() -> ListenAddressSet {
     let network = Prefix::new(LISTEN[0].ip(), 24);
     ListenAddressSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()))
@@ -48,83 +48,103 @@ pub(crate) fn listen_set() -> ListenAddressSet {
         .with_stations(&VLANS.map(|vlan| (vlan, MAC)))
 }
 
-/// The same for the program.
+/// Configures the addresses of the server in the program.
 pub(crate) fn listen_by(responder: &Responder) -> Result<(), XdpError> {
     responder.set_broadcast(BROADCAST, true)?;
     serve_stations(responder)?;
     LISTEN.iter().try_for_each(|&address| responder.answer_at(address))
 }
 
-/// Lets the program answer at that server's MAC address.
+/// Configures the MAC addresses of the server in the program.
 pub(crate) fn serve_stations(responder: &Responder) -> Result<(), XdpError> {
     VLANS.into_iter().try_for_each(|vlan| {
         responder.set_station(StationAddress { interface: LOOPBACK, vlan, mac: MAC.0 }, true)
     })
 }
 
-/// What is to become of every frame of a kind.
+/// Expected outcome for all frames of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Expected {
-    /// It is answered.
+pub(crate) enum ExpectedOutcome {
+    /// Answered by the engine.
     Answered,
-    /// It is passed up.
+    /// Passed to the network stack.
     Passed,
-    /// One or the other; over many frames, both.
+    /// Answered or passed; over many frames, both.
     Either,
 }
 
-/// A kind of frames.
-pub(crate) struct Kind {
-    /// What it is.
+/// Kind of frames.
+pub(crate) struct FrameKind {
+    /// Description of the kind.
     pub(crate) name: &'static str,
-    /// What is to become of it.
-    pub(crate) expected: Expected,
-    /// Makes one.
+    /// Expected outcome.
+    pub(crate) expected: ExpectedOutcome,
+    /// Function that makes a random frame of the kind.
     pub(crate) make: fn(&mut Random) -> Vec<u8>,
 }
 
-/// A kind of this name.
-pub(crate) const fn kind(
+/// Creates a kind.
+pub(crate) const fn frame_kind(
     name: &'static str,
-    expected: Expected,
+    expected: ExpectedOutcome,
     make: fn(&mut Random) -> Vec<u8>,
-) -> Kind {
-    Kind { name, expected, make }
+) -> FrameKind {
+    FrameKind { name, expected, make }
 }
 
-/// All kinds.
-pub(crate) const KINDS: [Kind; 31] = [
-    kind("IPv4 requests", Expected::Answered, |random| plain(random, true)),
-    kind("IPv6 requests", Expected::Answered, |random| plain(random, false)),
-    kind("any version and mode", Expected::Either, any_version_and_mode),
-    kind("a VLAN of this host", Expected::Answered, one_tag),
-    kind("another VLAN", Expected::Passed, other_tag),
-    kind("two VLAN tags", Expected::Passed, |random| tagged(one_tag(random), random)),
-    kind("IPv4 options", Expected::Answered, options),
-    kind("other header fields", Expected::Answered, |r| other_header_fields(any_plain(r), r)),
-    kind("wrong UDP checksum", Expected::Passed, |r| wrong_udp_checksum(any_plain(r), r)),
-    kind("pseudo-header checksum", Expected::Answered, |r| partial_udp_checksum(any_plain(r))),
-    kind("IPv4 without UDP checksum", Expected::Answered, |r| no_udp_checksum(plain(r, true))),
-    kind("IPv6 without UDP checksum", Expected::Passed, |r| no_udp_checksum(plain(r, false))),
-    kind("IPv4 fragments", Expected::Passed, |r| fragment(plain(r, true), r)),
-    kind("IPv6 extension headers", Expected::Passed, |r| extension_header(plain(r, false), r)),
-    kind("other protocols", Expected::Passed, |r| other_protocol(any_plain(r), r)),
-    kind("wrong lengths", Expected::Passed, |r| wrong_length(any_plain(r), r)),
-    kind("trailing bytes", Expected::Passed, trailing_bytes),
-    kind("wrong IPv4 checksum", Expected::Passed, |r| wrong_ipv4_checksum(plain(r, true), r)),
-    kind("other ports", Expected::Passed, other_port),
-    kind("other addresses", Expected::Passed, other_address),
-    kind("group MAC addresses", Expected::Passed, group_mac),
-    kind("MAC addresses of other hosts", Expected::Passed, other_mac),
-    kind("sources that no link has", Expected::Passed, impossible_source),
-    kind("broadcast sources", Expected::Passed, broadcast_source),
-    kind("source port 0", Expected::Passed, source_port_0),
-    kind("longer payloads", Expected::Passed, longer_payload),
-    kind("truncated", Expected::Passed, truncated),
-    kind("random bytes", Expected::Passed, random_bytes),
-    kind("one byte changed", Expected::Either, one_byte_changed),
-    kind("IP header changed and mended", Expected::Either, header_changed_and_mended),
-    kind("anything of this, tagged or cut", Expected::Either, mixture),
+/// Kinds of frames, the last of which modifies frames of the others.
+pub(crate) const KINDS: [FrameKind; 31] = [
+    frame_kind("IPv4 requests", ExpectedOutcome::Answered, |random| plain(random, true)),
+    frame_kind("IPv6 requests", ExpectedOutcome::Answered, |random| plain(random, false)),
+    frame_kind("any version and mode", ExpectedOutcome::Either, any_version_and_mode),
+    frame_kind("a VLAN of this host", ExpectedOutcome::Answered, one_tag),
+    frame_kind("another VLAN", ExpectedOutcome::Passed, other_tag),
+    frame_kind("two VLAN tags", ExpectedOutcome::Passed, |random| {
+        add_vlan_tag(one_tag(random), random)
+    }),
+    frame_kind("IPv4 options", ExpectedOutcome::Answered, options),
+    frame_kind("other header fields", ExpectedOutcome::Answered, |r| {
+        other_header_fields(any_plain(r), r)
+    }),
+    frame_kind("wrong UDP checksum", ExpectedOutcome::Passed, |r| {
+        wrong_udp_checksum(any_plain(r), r)
+    }),
+    frame_kind("pseudo-header checksum", ExpectedOutcome::Answered, |r| {
+        partial_udp_checksum(any_plain(r))
+    }),
+    frame_kind("IPv4 without UDP checksum", ExpectedOutcome::Answered, |r| {
+        no_udp_checksum(plain(r, true))
+    }),
+    frame_kind("IPv6 without UDP checksum", ExpectedOutcome::Passed, |r| {
+        no_udp_checksum(plain(r, false))
+    }),
+    frame_kind("IPv4 fragments", ExpectedOutcome::Passed, |r| fragment(plain(r, true), r)),
+    frame_kind("IPv6 extension headers", ExpectedOutcome::Passed, |r| {
+        extension_header(plain(r, false), r)
+    }),
+    frame_kind("other protocols", ExpectedOutcome::Passed, |r| other_protocol(any_plain(r), r)),
+    frame_kind("wrong lengths", ExpectedOutcome::Passed, |r| wrong_length(any_plain(r), r)),
+    frame_kind("trailing bytes", ExpectedOutcome::Passed, trailing_bytes),
+    frame_kind("wrong IPv4 checksum", ExpectedOutcome::Passed, |r| {
+        wrong_ipv4_checksum(plain(r, true), r)
+    }),
+    frame_kind("other ports", ExpectedOutcome::Passed, other_port),
+    frame_kind("other addresses", ExpectedOutcome::Passed, other_address),
+    frame_kind("group MAC addresses", ExpectedOutcome::Passed, group_mac),
+    frame_kind("MAC addresses of other hosts", ExpectedOutcome::Passed, other_mac),
+    frame_kind("impossible sources", ExpectedOutcome::Passed, impossible_source),
+    frame_kind("broadcast sources", ExpectedOutcome::Passed, broadcast_source),
+    frame_kind("source port 0", ExpectedOutcome::Passed, source_port_0),
+    frame_kind("longer payloads", ExpectedOutcome::Passed, longer_payload),
+    frame_kind("truncated", ExpectedOutcome::Passed, truncated),
+    frame_kind("random bytes", ExpectedOutcome::Passed, random_bytes),
+    frame_kind("one byte changed", ExpectedOutcome::Either, one_byte_changed),
+    frame_kind(
+        "IP header changed, checksum right",
+        ExpectedOutcome::Either,
+        header_changed_and_mended,
+    ),
+    frame_kind("mixture, tagged or truncated", ExpectedOutcome::Either, mixture),
 ];
 
 fn source_address(random: &mut Random, ipv4: bool) -> IpAddr {
@@ -157,8 +177,8 @@ pub(crate) fn build(builder: &UdpFrameBuilder, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A header of a request, of a client or now and then in symmetric active mode, that is random in
-/// every field that says nothing of the kind.
+/// Returns an NTP header of a request in client mode or sometimes in symmetric active mode, random
+/// in all other fields.
 pub(crate) fn request(random: &mut Random) -> Vec<u8> {
     let mut payload = random.bytes(HEADER_LEN);
     let mode = random.pick(&[1, 3, 3, 3]);
@@ -175,7 +195,7 @@ fn any_plain(random: &mut Random) -> Vec<u8> {
 }
 
 fn any_version_and_mode(random: &mut Random) -> Vec<u8> {
-    // Port 123 matters to version 1.
+    // Version 1 has no mode field; only a source port other than 123 marks a client.
     let mut builder = any_builder(random);
     if random.pick(&[true, false]) {
         builder.source.set_port(PORT);
@@ -185,7 +205,7 @@ fn any_version_and_mode(random: &mut Random) -> Vec<u8> {
 
 fn one_tag(random: &mut Random) -> Vec<u8> {
     let protocol = random.pick(&[TYPE_VLAN, TYPE_SERVICE_VLAN]);
-    // Any priority; no identifier, or one of this host's VLANs.
+    // Any priority, and VLAN identifier 0 or that of a VLAN of this host.
     let identifier = random.pick(&[0, VLAN]);
     let control = random.next() as u16 & 0xf000 | identifier;
     let vlan = Some(VlanTag { protocol, control });
@@ -206,7 +226,7 @@ fn broadcast_source(random: &mut Random) -> Vec<u8> {
     build(&builder, &request(random))
 }
 
-/// A request behind 4 to 40 bytes of IPv4 options, which are random.
+/// Returns a request with 4 to 40 random bytes of IPv4 options.
 fn options(random: &mut Random) -> Vec<u8> {
     let words = random.within(1..=10) as usize;
     let options = random.bytes(words * 4);
@@ -258,7 +278,7 @@ fn other_mac(random: &mut Random) -> Vec<u8> {
 
 fn impossible_source(random: &mut Random) -> Vec<u8> {
     let mut builder = any_builder(random);
-    builder.source.set_ip(unanswerable(builder.destination.ip(), random));
+    builder.source.set_ip(unanswerable_source(builder.destination.ip(), random));
     build(&builder, &request(random))
 }
 
@@ -296,8 +316,8 @@ fn one_byte_changed(random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// One byte of the IP header is another, and its checksum is right again, so that only the byte
-/// itself tells.
+/// Returns a request with one changed byte in the IP header and a correct checksum, so that only
+/// the changed field decides.
 fn header_changed_and_mended(random: &mut Random) -> Vec<u8> {
     let make = random.pick(&[any_plain as fn(&mut Random) -> Vec<u8>, options]);
     let mut frame = make(random);
@@ -306,7 +326,7 @@ fn header_changed_and_mended(random: &mut Random) -> Vec<u8> {
     let at = LINK_LEN + random.within(0..=length as u64 - 1) as usize;
     frame[at] ^= random.within(1..=255) as u8;
     if is_ipv4 {
-        mend(&mut frame);
+        update_ipv4_checksum(&mut frame);
     }
     frame
 }

@@ -1,5 +1,5 @@
-//! The in-kernel generator, loaded for test runs of single frames and attached nowhere, with the
-//! settings that `horolog load` would give it. It sends nothing.
+//! In-kernel generator for test runs of single frames: loaded with the settings of `horolog load`,
+//! attached to no interface. Sends nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,22 +20,22 @@ use horolog_xdp::{
 
 use crate::random::Random;
 
-/// The interface that a test run shows as the one that a frame came in by.
+/// Interface of the frames of a test run.
 pub(crate) const LOOPBACK: u32 = 1;
-/// Another one; a test run sends nothing by it.
-pub(crate) const ELSEWHERE: u32 = 2;
+/// Another interface, by which a test run sends nothing.
+pub(crate) const OTHER_INTERFACE: u32 = 2;
 pub(crate) const LANES: usize = 2;
-/// How long a reply may take.
+/// Longest time to a valid reply.
 pub(crate) const TIMEOUT: Span = Span::from_ms(1_000);
-/// How long ago the run began: less than this machine has been up when scenarios run.
+/// Age of the run, less than the uptime of a machine that runs scenarios.
 pub(crate) const RUN_AGE: Span = Span::from_ms(30_000);
 
 const OWN_MAC: MacAddress = MacAddress([2, 0, 192, 0, 2, 1]);
 const TARGET_MAC: MacAddress = MacAddress([2, 0, 192, 0, 2, 2]);
-/// No multiple of the lanes, so that one of them has a client more.
+/// Not a multiple of the lanes, so that one lane has one client more.
 const CLIENTS: u32 = 1_001;
 
-/// Servers over both IP versions.
+/// Servers over IPv4 and IPv6.
 const TARGETS: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
@@ -43,35 +43,35 @@ const TARGETS: [IpAddr; 2] = [
 
 /// Settings of a run for both implementations of the generator.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct GeneratorRun {
     pub(crate) target: SocketAddr,
     pub(crate) network: SimulatedClientNetwork,
     pub(crate) token: RequestTokenCodec,
     pub(crate) version: u8,
-    /// Clients are drawn from the whole network instead of taking turns.
+    /// True if clients are drawn from the whole network instead of taking turns.
     pub(crate) random_sources: bool,
-    /// Requests are in interleaved mode.
+    /// True if requests are in interleaved mode.
     pub(crate) interleaved: bool,
-    /// PTP is asked for instead.
+    /// PTP instead of NTP requests.
     pub(crate) ptp: Option<PtpRequestOptions>,
 }
 
-/// The ways to ask a PTP master: what, whether by the group, and with clients drawn at random.
-const PTP: [(PtpRequestKind, bool, bool); 4] = [
+/// PTP requests: kind, true for multicast, and true for clients drawn at random.
+const PTP_REQUESTS: [(PtpRequestKind, bool, bool); 4] = [
     (PtpRequestKind::Delay, false, false),
     (PtpRequestKind::Delay, false, true),
     (PtpRequestKind::Delay, true, false),
     (PtpRequestKind::Nsm, false, false),
 ];
 
-impl World {
-    /// Runs over both IP versions, with clients in turn, also in interleaved mode, and drawn at
-    /// random.
+impl GeneratorRun {
+    /// Returns runs over IPv4 and IPv6: clients in turn, clients in turn in interleaved mode, and
+    /// clients drawn at random.
     pub(crate) fn all(random: &mut Random) -> Result<Vec<Self>> {
-        let mut worlds = Vec::new();
+        let mut runs = Vec::new();
         for target in TARGETS {
             for (random_sources, interleaved) in [(false, false), (false, true), (true, false)] {
-                worlds.push(Self {
+                runs.push(Self {
                     target: SocketAddr::new(target, PORT),
                     network: SimulatedClientNetwork::find(target, &[])?,
                     token: RequestTokenCodec::new(random.next(), ClockMonotonic.now() - RUN_AGE),
@@ -82,16 +82,16 @@ impl World {
                 });
             }
         }
-        Ok(worlds)
+        Ok(runs)
     }
 
-    /// Runs that ask for PTP, over both IP versions and in all ways.
+    /// Returns runs with each kind of PTP request over IPv4 and IPv6.
     pub(crate) fn all_ptp(random: &mut Random) -> Result<Vec<Self>> {
-        let mut worlds = Vec::new();
+        let mut runs = Vec::new();
         for target in TARGETS {
-            for (kind, multicast, random_sources) in PTP {
+            for (kind, multicast, random_sources) in PTP_REQUESTS {
                 let (domain, minor_version) = (random.next() as u8, random.within(0..=1) as u8);
-                worlds.push(Self {
+                runs.push(Self {
                     target: SocketAddr::new(target, EVENT_PORT),
                     network: SimulatedClientNetwork::find(target, &[])?,
                     token: RequestTokenCodec::new(random.next(), ClockMonotonic.now() - RUN_AGE),
@@ -108,10 +108,10 @@ impl World {
                 });
             }
         }
-        Ok(worlds)
+        Ok(runs)
     }
 
-    /// The clients of a lane.
+    /// Returns the clients of a lane.
     pub(crate) fn lane_clients(&self, lane: usize) -> LaneClients {
         if self.random_sources {
             LaneClients::random(self.network.host_count(), self.token.key(), lane, LANES)
@@ -120,13 +120,13 @@ impl World {
         }
     }
 
-    /// How many clients there are, all lanes together.
-    pub(crate) fn clients(&self) -> u32 {
+    /// Number of clients of all lanes.
+    pub(crate) fn client_count(&self) -> u32 {
         if self.random_sources { self.network.host_count() } else { CLIENTS }
     }
 
-    /// How the requests of a lane are framed.
-    pub(crate) fn frames(&self, lane: usize) -> LaneFrameParameters {
+    /// Returns the frame parameters of a lane.
+    pub(crate) fn frame_parameters(&self, lane: usize) -> LaneFrameParameters {
         let master = self.target.ip();
         let group = self.ptp.and_then(|ptp| ptp.multicast_group(master));
         LaneFrameParameters {
@@ -145,13 +145,13 @@ impl World {
         }
     }
 
-    /// A frame from the target to a lane of a client.
+    /// Returns a frame from the target to a client of a lane.
     pub(crate) fn frame_to(&self, client: u32, lane: usize, payload: &[u8]) -> Vec<u8> {
         let to = SocketAddr::new(self.network.address(client), clients::source_port(lane));
         Self::frame(self.target, to, payload)
     }
 
-    /// A frame between these ends.
+    /// Returns a frame between these endpoints.
     pub(crate) fn frame(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Vec<u8> {
         let builder = horolog_wire::frame::UdpFrameBuilder {
             destination_mac: OWN_MAC,
@@ -165,17 +165,17 @@ impl World {
         frame
     }
 
-    /// Loads the program, which takes frames from `interface` for replies and makes requests of all
-    /// others.
+    /// Loads the program: frames from `interface` are replies, and all others are turned into
+    /// requests.
     pub(crate) fn load(&self, interface: u32) -> Result<Generator> {
         self.load_with_intervals(interface, 1)
     }
 
-    /// The same with counts of this many intervals for each CPU.
+    /// Loads the program with counts of `intervals` intervals per CPU.
     pub(crate) fn load_with_intervals(&self, interface: u32, intervals: u32) -> Result<Generator> {
         let template = LaneFrameTemplate::new(&match self.ptp {
-            None => LaneFrameParameters { source_port: 0, ..self.frames(0) },
-            Some(_) => self.frames(0),
+            None => LaneFrameParameters { source_port: 0, ..self.frame_parameters(0) },
+            Some(_) => self.frame_parameters(0),
         });
         Ok(Generator::load(&GeneratorSettings {
             protocol: match self.ptp.map(|ptp| ptp.kind) {
@@ -210,14 +210,14 @@ impl World {
         })?)
     }
 
-    /// A trial of this run.
+    /// Returns the settings of a trial of this run.
     pub(crate) fn trial(&self, start: Timestamp<Monotonic>) -> TrialSettings {
         TrialSettings {
             start_ns: start.as_ns() as u64,
             realtime_minus_monotonic_ns: realtime_minus_monotonic().offset.as_ns(),
             lanes: LANES as u32,
-            clients_per_lane: self.clients() / LANES as u32,
-            lanes_with_one_more: self.clients() % LANES as u32,
+            clients_per_lane: self.client_count() / LANES as u32,
+            lanes_with_one_more: self.client_count() % LANES as u32,
             random_addresses: if self.random_sources { self.network.host_count() } else { 0 },
             exponential: false,
             interval_ns: 0,

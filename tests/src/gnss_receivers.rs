@@ -1,5 +1,5 @@
-//! Scenarios of a GNSS receiver at a pseudo-terminal: its time is served, and the state of its line
-//! is reported.
+//! Scenarios of GNSS receivers on a pseudo-terminal: their time is served, and the state of the
+//! line is reported.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -17,46 +17,46 @@ use tempfile::TempDir;
 
 use crate::process::{Engine, Server, TIMEOUT, server_address};
 use crate::scenario::{Need, in_path};
-use crate::server_sandbox::is_confined;
-use crate::server_sources::{is_unsynchronised, state_of, wait_until};
+use crate::server_sandbox::check_confined;
+use crate::server_sources::{is_unsynchronised, source_state, wait_until};
 use crate::{ROOT, client, gnss_receivers, scenarios};
 
-/// The receiver is ahead of the system clock by so much.
-const TRUTH: Span = Span::from_ms(2_700);
-/// Sentences come in the second that they name, on a busy machine not always at its beginning.
+/// Offset of the receiver from the system clock.
+const RECEIVER_OFFSET: Span = Span::from_ms(2_700);
+/// Maximum error of served time: on a busy machine, sentences may be late within their second.
 const ERROR_MAX: Span = Span::from_ms(600);
 
 const GPSD: &[Need] = &[Need::Root, Need::Peer("gpsd"), Need::Peer("unshare")];
 const GPSFAKE: &[Need] =
     &[Need::Root, Need::Peer("gpsd"), Need::Peer("gpsfake"), Need::Peer("unshare")];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, gnss_receivers:
-        sentences_are_followed,
+        sentence_time_is_served,
         an_implausible_date_is_not_served_and_a_correct_one_recovers,
         a_saved_time_reveals_a_clock_that_was_set_back,
         a_line_that_ends_is_reopened,
         invalid_lines_are_named,
     ));
     all.extend(scenarios!(GPSD, gnss_receivers: gpsd_passes_the_time_on));
-    all.extend(scenarios!(GPSFAKE, gnss_receivers: gpsfake_plays_a_receiver_to_gpsd));
+    all.extend(scenarios!(GPSFAKE, gnss_receivers: gpsfake_time_is_served));
     all
 }
 
-/// Without a pulse the time of the sentences is served, as uncertain as that is; a receiver that
-/// lost its fix, or count of the weeks, is not believed any more.
-fn sentences_are_followed() -> Result<()> {
+/// Without a pulse, the time of sentences is served with its uncertainty; it is no longer served
+/// after loss of the fix or a wrong week count.
+fn sentence_time_is_served() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let source = format!("gnss:{},baud=115200,refid=GPS", name.display());
-    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &["--source", &source])?;
+    let server =
+        Server::start_without_local(lab.server(), Engine::Socket, &[at], &["--source", &source])?;
     wait_until("its time is served", || {
         let reply = client::query_from(lab.client(), at)?;
-        let off = reply.offset() - TRUTH;
+        let off = reply.offset() - RECEIVER_OFFSET;
         let is_right = (-ERROR_MAX..ERROR_MAX).contains(&off);
         ensure!(is_unsynchronised(&reply.header) || is_right, "{reply:?}");
         Ok(!is_unsynchronised(&reply.header))
@@ -73,7 +73,7 @@ fn sentences_are_followed() -> Result<()> {
     wait_until("its time is served again", || {
         Ok(!is_unsynchronised(&client::query_from(lab.client(), at)?.header))
     })?;
-    receiver.set_offset(week_rollover_offset(TRUTH, -1));
+    receiver.set_offset(week_rollover_offset(RECEIVER_OFFSET, -1));
     wait_until("miscounted weeks are not served", || {
         let reply = client::query_from(lab.client(), at)?;
         let is_near = reply.offset() > Span::ZERO;
@@ -87,8 +87,8 @@ fn sentences_are_followed() -> Result<()> {
     Ok(())
 }
 
-/// How often a server has rejected a time for one of these reasons.
-fn rejected(server: &Server, reasons: &[&str]) -> Result<u64> {
+/// Number of reported times that a server has rejected for one of these reasons.
+fn rejected_count(server: &Server, reasons: &[&str]) -> Result<u64> {
     let status = server.status()?;
     let sources = status["sources"].as_array().cloned().unwrap_or_default();
     let counts = sources.iter().map(|source| &source["rejected"]);
@@ -97,8 +97,7 @@ fn rejected(server: &Server, reasons: &[&str]) -> Result<u64> {
     Ok(counts.map(of).sum())
 }
 
-/// The servers of this test: each with a receiver of its own, by which its clock would be
-/// calibrated, or which is a mere source.
+/// Two servers, each with its own receiver: one is calibrated by it, the other uses it as a source.
 struct ServerPair {
     receivers: [SimulatedGnssReceiver; 2],
     servers: [Server; 2],
@@ -115,7 +114,7 @@ impl ServerPair {
         let names = names.map(|name| name.display().to_string());
         let source = format!("gnss:{}", names[1]);
         let start = |at, arguments: &[&str]| {
-            Server::start_as(lab.server(), Engine::Socket, &[at], arguments)
+            Server::start_without_local(lab.server(), Engine::Socket, &[at], arguments)
         };
         let calibrated = start(at[0], &["--gnss", &names[0], "--no-clock-control"])?;
         Ok(Self { receivers, servers: [calibrated, start(at[1], &["--source", &source])?], at })
@@ -125,26 +124,29 @@ impl ServerPair {
         self.receivers.iter().for_each(|receiver| receiver.set_offset(ahead));
     }
 
-    /// Waits until both servers have rejected this; neither serves it meanwhile.
-    fn reject(&self, lab: &Lab, ahead: Span, reasons: &[&str]) -> Result<()> {
+    /// Waits until both servers have rejected the time at this offset; neither may serve it.
+    fn wait_until_rejected(&self, lab: &Lab, ahead: Span, reasons: &[&str]) -> Result<()> {
         self.set_offsets(ahead);
-        let before: Vec<_> =
-            self.servers.iter().map(|server| rejected(server, reasons)).collect::<Result<_>>()?;
+        let before: Vec<_> = self
+            .servers
+            .iter()
+            .map(|server| rejected_count(server, reasons))
+            .collect::<Result<_>>()?;
         for ((server, at), before) in self.servers.iter().zip(self.at).zip(before) {
             wait_until(reasons[0], || {
                 let reply = client::query_from(lab.client(), at)?;
-                let is_near = (-ERROR_MAX..ERROR_MAX).contains(&(reply.offset() - TRUTH));
+                let is_near = (-ERROR_MAX..ERROR_MAX).contains(&(reply.offset() - RECEIVER_OFFSET));
                 ensure!(is_unsynchronised(&reply.header) || is_near, "{reasons:?}: {reply:?}");
                 let is_out =
-                    is_unsynchronised(&reply.header) && rejected(server, reasons)? > before;
-                Ok(is_out && state_of(server, "gnss")? == "unusable")
+                    is_unsynchronised(&reply.header) && rejected_count(server, reasons)? > before;
+                Ok(is_out && source_state(server, "gnss")? == "unusable")
             })?;
         }
         Ok(())
     }
 
-    /// Waits until both servers serve this.
-    fn serve(&self, lab: &Lab, ahead: Span) -> Result<()> {
+    /// Waits until both servers serve the time at this offset.
+    fn wait_until_served(&self, lab: &Lab, ahead: Span) -> Result<()> {
         for at in self.at {
             wait_until("the time is served", || {
                 let reply = client::query_from(lab.client(), at)?;
@@ -156,9 +158,9 @@ impl ServerPair {
     }
 }
 
-/// The epoch of GPS with status A, as receivers say it before they have the almanac, is not served,
-/// and the right date is a moment later; nor is one that is days off from then on, before the
-/// operator says so. Each is counted by its reason.
+/// The GPS epoch with status A, as from a receiver without almanac, is not served, and a subsequent
+/// correct date is. A later step by days is served only after the operator's confirmation. Each
+/// rejection is counted by its reason.
 fn an_implausible_date_is_not_served_and_a_correct_one_recovers() -> Result<()> {
     const DAY: i64 = 86_400 * NS_PER_S;
     /// 1980-01-06
@@ -166,16 +168,16 @@ fn an_implausible_date_is_not_served_and_a_correct_one_recovers() -> Result<()> 
     let directory = TempDir::new()?;
     let lab = Lab::new(&LabConfig::default())?;
     let ago = EPOCH - Span::from_ns(ClockRealtime.now().as_ns());
-    let judged = ServerPair::start(&lab, directory.path(), ago)?;
-    judged.reject(&lab, ago, &["before_build", "too_far"])?;
-    judged.set_offsets(TRUTH);
-    judged.serve(&lab, TRUTH)?;
-    // Ahead, since days ago the program may not have been built.
-    let days = TRUTH + Span::from_ns(5 * DAY);
-    judged.reject(&lab, days, &["apart"])?;
-    judged.servers.iter().try_for_each(|server| server.signal("HUP"))?;
-    judged.serve(&lab, days)?;
-    for server in judged.servers {
+    let pair = ServerPair::start(&lab, directory.path(), ago)?;
+    pair.wait_until_rejected(&lab, ago, &["before_build", "too_far"])?;
+    pair.set_offsets(RECEIVER_OFFSET);
+    pair.wait_until_served(&lab, RECEIVER_OFFSET)?;
+    // Ahead, since a date some days ago may precede the build.
+    let days = RECEIVER_OFFSET + Span::from_ns(5 * DAY);
+    pair.wait_until_rejected(&lab, days, &["apart"])?;
+    pair.servers.iter().try_for_each(|server| server.signal("HUP"))?;
+    pair.wait_until_served(&lab, days)?;
+    for server in pair.servers {
         let ended = server.end("TERM")?;
         let message = "and neither is confirmed; if it is right, confirm it with: kill -HUP";
         ensure!(ended.stderr.contains(message), "{}", ended.stderr);
@@ -183,66 +185,65 @@ fn an_implausible_date_is_not_served_and_a_correct_one_recovers() -> Result<()> 
     Ok(())
 }
 
-/// A server keeps the time on disk, to the second of its end, also where it may open no files any
-/// more; a system clock that is behind it contradicts nobody at the next start.
+/// A server saves the time, exact to the second of its end, in spite of its sandbox; a system clock
+/// behind the saved time does not contradict the receiver at the next start.
 fn a_saved_time_reveals_a_clock_that_was_set_back() -> Result<()> {
     const DAY: i64 = 86_400 * NS_PER_S;
     let directory = TempDir::new()?;
     let (name, saved) = (directory.path().join("gnss"), directory.path().join("saved-time"));
     let saved_text = saved.display().to_string();
     let days = Span::from_ns(5 * DAY);
-    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let source = format!("gnss:{}", name.display());
     let arguments = ["--source", &source, "--saved-time", &saved_text, "--sandbox", "required"];
-    let start = || Server::start_as(lab.server(), Engine::Socket, &[at], &arguments);
+    let start = || Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments);
     let server = start()?;
     wait_until("its time is served", || Ok(server.status()?["synchronised"] == true))?;
     server.end("TERM")?;
     let seconds: i64 = fs::read_to_string(&saved)?.trim().parse()?;
-    let off = (ClockRealtime.now() + TRUTH).to_timespec().0 - seconds;
-    ensure!((-1..=3).contains(&off), "{off} s are missing");
-    // As after five days in which the system clock stood still.
-    receiver.set_offset(TRUTH + days);
+    let off = (ClockRealtime.now() + RECEIVER_OFFSET).to_timespec().0 - seconds;
+    ensure!((-1..=3).contains(&off), "saved time is {off} s behind");
+    // State after five days in which the system clock stood still.
+    receiver.set_offset(RECEIVER_OFFSET + days);
     fs::write(&saved, format!("{}", seconds + days.as_ns() / NS_PER_S - 60))?;
     let server = start()?;
     wait_until("the receiver is believed", || {
         let reply = client::query_from(lab.client(), at)?;
-        let off = reply.offset() - TRUTH - days;
+        let off = reply.offset() - RECEIVER_OFFSET - days;
         Ok(!is_unsynchronised(&reply.header) && (-ERROR_MAX..ERROR_MAX).contains(&off))
     })?;
     server.end("TERM").map(drop)
 }
 
-/// A line that ends is told, and read again when it is there again under its name, which the
-/// sandbox lets it.
+/// The end of a line is reported, and the line is reopened under its name, within the sandbox.
 fn a_line_that_ends_is_reopened() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let source = format!("gnss:{}", name.display());
     let arguments = ["--source", &source, "--sandbox", "required"];
-    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)?;
-    wait_until("its time is served", || Ok(state_of(&server, "gnss")? == "selected"))?;
-    is_confined(&server.status()?)?;
+    let server = Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments)?;
+    wait_until("its time is served", || Ok(source_state(&server, "gnss")? == "selected"))?;
+    check_confined(&server.status()?)?;
     receiver.disconnect();
-    wait_until("a line that ended is no source", || {
-        Ok(state_of(&server, "gnss")? == "unresponsive")
+    wait_until("the source of a closed line is unresponsive", || {
+        Ok(source_state(&server, "gnss")? == "unresponsive")
     })?;
     wait_until("its time is not served", || {
         Ok(is_unsynchronised(&client::query_from(lab.client(), at)?.header))
     })?;
     receiver.reconnect(&name)?;
-    wait_until("its time is served again", || Ok(state_of(&server, "gnss")? == "selected"))?;
+    wait_until("its time is served again", || Ok(source_state(&server, "gnss")? == "selected"))?;
     let ended = server.end("TERM")?;
     ensure!(ended.stderr.contains("its line was closed"), "{}", ended.stderr);
     Ok(())
 }
 
-/// A line that is not there, or none, is named in one line.
+/// A missing line, or a file that is not a serial line, is reported in one line.
 fn invalid_lines_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -252,23 +253,25 @@ fn invalid_lines_are_named() -> Result<()> {
         ("gnss:/dev/null,baud=1200", "baud takes one of 4800, 9600"),
     ] {
         let arguments = ["--source", source];
-        let Err(error) = Server::start_as(lab.server(), Engine::Socket, &[at], &arguments) else {
-            anyhow::bail!("{source} is taken");
+        let Err(error) =
+            Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments)
+        else {
+            anyhow::bail!("{source} was accepted");
         };
         ensure!(error.to_string().contains(expected), "{source}: {error}");
     }
     Ok(())
 }
 
-/// gpsd reads the receiver at its line; its reports are one source, and the sentences that it
-/// passes on are another.
+/// gpsd reads the receiver: with its reports as a source, or its sentences as calibration, the time
+/// is served.
 fn gpsd_passes_the_time_on() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, RECEIVER_OFFSET)?;
     let lab = Lab::new(&LabConfig::default())?;
-    // Its shared memory is to go with it; it runs in the foreground, without waiting for a client,
-    // at the path that the name stands for.
+    // Its shared memory ends with its IPC namespace. It runs in the foreground, without waiting for
+    // a client, on the canonical path.
     let mut command = lab.server().command("unshare");
     command.args(["--ipc", "gpsd", "-N", "-n"]).arg(name.canonicalize()?);
     let mut gpsd = RunningProgram::start(&mut command)?;
@@ -278,10 +281,10 @@ fn gpsd_passes_the_time_on() -> Result<()> {
     })?;
     let at = server_address(&lab, false)?;
     for arguments in [["--source", "gpsd"].as_slice(), &["--gnss", "gpsd", "--no-clock-control"]] {
-        let server = Server::start_as(lab.server(), Engine::Socket, &[at], arguments)?;
+        let server = Server::start_without_local(lab.server(), Engine::Socket, &[at], arguments)?;
         wait_until("its time is served", || {
             let reply = client::query_from(lab.client(), at)?;
-            let off = reply.offset() - TRUTH;
+            let off = reply.offset() - RECEIVER_OFFSET;
             let is_right = (-ERROR_MAX..ERROR_MAX).contains(&off);
             ensure!(is_unsynchronised(&reply.header) || is_right, "{arguments:?}: {reply:?}");
             Ok(!is_unsynchronised(&reply.header))
@@ -291,23 +294,23 @@ fn gpsd_passes_the_time_on() -> Result<()> {
     Ok(())
 }
 
-/// gpsfake plays a log to gpsd, a second of it in about a second; its time is served, as far as it
-/// can be known from sentences that come when they come.
-fn gpsfake_plays_a_receiver_to_gpsd() -> Result<()> {
+/// gpsfake replays a log to gpsd in about real time: the time is served, within the uncertainty of
+/// the arrival of sentences.
+fn gpsfake_time_is_served() -> Result<()> {
     const LINES_A_SECOND: i64 = 2;
     const SECONDS: i64 = 120;
     let directory = TempDir::new()?;
     let log = directory.path().join("log.nmea");
-    let start = (ClockRealtime.now() + TRUTH).to_timespec().0;
+    let start = (ClockRealtime.now() + RECEIVER_OFFSET).to_timespec().0;
     let lines = (0..SECONDS).map(|second| time_sentences(start + second, true));
     fs::write(&log, lines.collect::<String>())?;
     let lab = Lab::new(&LabConfig::default())?;
     let mut command = lab.server().command("unshare");
-    // In a process namespace of its own, which ends with it: it would leave its gpsd behind.
+    // In its own PID namespace, since gpsfake does not end its gpsd.
     command.args(["--ipc", "--pid", "--fork", "--kill-child", "gpsfake", "-1"]);
     command.args(["-P", "2947", "-c"]);
     command.arg(format!("{}", 1.0 / LINES_A_SECOND as f64)).arg(&log);
-    // Where it lies in the cache, what it needs lies beside it.
+    // A cached gpsfake has its libraries beside it.
     let peers = in_path("gpsfake").and_then(|path| path.parent()?.parent().map(Path::to_owned));
     let peers = peers.context("gpsfake has no directory")?;
     command.env("PYTHONPATH", peers.join("lib/python3/dist-packages"));
@@ -315,11 +318,12 @@ fn gpsfake_plays_a_receiver_to_gpsd() -> Result<()> {
     command.env("TMPDIR", directory.path());
     let _gpsfake = RunningProgram::start(&mut command)?;
     let at = server_address(&lab, false)?;
-    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &["--source", "gpsd"])?;
+    let server =
+        Server::start_without_local(lab.server(), Engine::Socket, &[at], &["--source", "gpsd"])?;
     wait_until("its time is served", || {
         let reply = client::query_from(lab.client(), at)?;
-        let off = reply.offset() - TRUTH;
-        // The player is late by its start, and by a little for each line.
+        let off = reply.offset() - RECEIVER_OFFSET;
+        // The replay is late by its start-up, and by some time for each line.
         let is_right = (Span::from_ns(-60 * NS_PER_S)..Span::from_ns(NS_PER_S)).contains(&off);
         ensure!(is_unsynchronised(&reply.header) || is_right, "{reply:?}");
         Ok(!is_unsynchronised(&reply.header))

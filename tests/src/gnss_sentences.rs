@@ -1,5 +1,5 @@
-//! Scenarios of receivers whose sentences have unusual forms: those that carry the time are served,
-//! and for others the defect is reported.
+//! Scenarios of receivers with unusual sentences: those that contain the time are served, and the
+//! defects of others are reported.
 
 use std::path::Path;
 
@@ -17,9 +17,8 @@ use crate::process::{Engine, Server, server_address};
 use crate::server_sources::wait_until;
 use crate::{ROOT, gnss_sentences, scenarios};
 
-const VOID: &str = "GARMC,,V,,,,,,,,,,N";
+const VOID_SENTENCE: &str = "GARMC,,V,,,,,,,,,,N";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, gnss_sentences:
         each_form_of_a_sentence_is_parsed_or_named,
@@ -27,7 +26,7 @@ pub(crate) fn all() -> Vec<Trial> {
     ))
 }
 
-/// RMC of a second, with this between the date and the end.
+/// Returns an RMC sentence of a second, with `end` after the date.
 fn rmc(talker: &str, second: i64, fraction: &str, end: &str) -> String {
     let (time, date) = (time_of_day(second), date(second));
     format_sentence(&format!(
@@ -41,13 +40,13 @@ fn zda(second: i64, end: &str) -> String {
     format_sentence(&format!("GPZDA,{time}.00,{day},{month},20{year}{end}"))
 }
 
-/// GGA, which reports a fix by its quality and names no date.
+/// Returns a GGA sentence, which reports a fix by its quality and contains no date.
 fn gga(second: i64, quality: u8) -> String {
     format_sentence(&format!("GPGGA,{}.00,,,,,{quality},00,99.99,,,,,,", time_of_day(second)))
 }
 
-/// Forms that name the time, each by itself.
-const UNDERSTOOD: [(&str, SentenceFormatter); 20] = [
+/// Valid forms, each of which contains the time.
+const VALID_FORMS: [(&str, SentenceFormatter); 20] = [
     ("ends-at-the-date", |second, _| rmc("GN", second, "", "")),
     ("letters-alone", |second, _| {
         let (time, date) = (time_of_day(second), date(second));
@@ -78,12 +77,14 @@ const UNDERSTOOD: [(&str, SentenceFormatter); 20] = [
         let talkers = ["GP", "GL", "GA", "GB", "BD", "GQ", "QZ", "GI", "YD", "IN"];
         rmc(talkers[second.rem_euclid(10) as usize], second, "", ",,,A")
     }),
-    ("two", |second, _| format!("{}{}", rmc("GN", second, "", ",,,A"), format_sentence(VOID))),
+    ("two", |second, _| {
+        format!("{}{}", rmc("GN", second, "", ",,,A"), format_sentence(VOID_SENTENCE))
+    }),
     ("two-in-turns", |second, _| {
-        if second % 2 == 0 { rmc("GN", second, "", ",,,A") } else { format_sentence(VOID) }
+        if second % 2 == 0 { rmc("GN", second, "", ",,,A") } else { format_sentence(VOID_SENTENCE) }
     }),
     ("two-in-fifths", |second, _| {
-        if second % 5 == 0 { rmc("GN", second, "", ",,,A") } else { format_sentence(VOID) }
+        if second % 5 == 0 { rmc("GN", second, "", ",,,A") } else { format_sentence(VOID_SENTENCE) }
     }),
     ("two-dates", |second, _| {
         let (talker, years) = if second % 2 == 0 { ("GN", 0) } else { ("GA", 9) };
@@ -97,12 +98,12 @@ const UNDERSTOOD: [(&str, SentenceFormatter); 20] = [
     }),
 ];
 
-/// Forms that do not, and what is told of them.
-const NAMED: [(&str, SentenceFormatter, &str); 12] = [
-    ("void", |_, _| format_sentence(VOID), "the receiver has no fix yet"),
+/// Invalid forms, with the reported reason.
+const INVALID_FORMS: [(&str, SentenceFormatter, &str); 12] = [
+    ("void", |_, _| format_sentence(VOID_SENTENCE), "the receiver has no fix yet"),
     (
         "void-with-zda",
-        |second, _| format!("{}{}", format_sentence(VOID), zda(second + 3, ",,")),
+        |second, _| format!("{}{}", format_sentence(VOID_SENTENCE), zda(second + 3, ",,")),
         "has no fix",
     ),
     (
@@ -111,7 +112,7 @@ const NAMED: [(&str, SentenceFormatter, &str); 12] = [
         "has no fix",
     ),
     (
-        "wrong-checksum-beside",
+        "other-with-wrong-checksum",
         |_, _| format!("{}$GNRMC,1*00\r\n", format_sentence("GPGSV,1")),
         "with a wrong checksum; enable RMC or ZDA",
     ),
@@ -133,17 +134,17 @@ const NAMED: [(&str, SentenceFormatter, &str); 12] = [
     ("other-kinds", |_, _| format_sentence("GPGSV,1"), "enable RMC or ZDA"),
 ];
 
-fn source<'a>(status: &'a Value, name: &str) -> Option<&'a Value> {
+fn find_source<'a>(status: &'a Value, name: &str) -> Option<&'a Value> {
     status["sources"].as_array()?.iter().find(|source| source["name"] == name)
 }
 
-/// Each form has a receiver of its own, and one server takes them all. Those that are understood
-/// agree; and what is wrong with the others does not go away for a moment.
+/// One server has a receiver of each form: the valid ones agree, and the reasons of the others
+/// persist.
 fn each_form_of_a_sentence_is_parsed_or_named() -> Result<()> {
     let directory = TempDir::new()?;
     let spec = |name: &str| format!("gnss:{}", directory.path().join(name).display());
-    let forms = NAMED.map(|(name, form, _)| (name, form));
-    let forms = || UNDERSTOOD.iter().chain(&forms);
+    let forms = INVALID_FORMS.map(|(name, form, _)| (name, form));
+    let forms = || VALID_FORMS.iter().chain(&forms);
     let receivers = forms().map(|(name, form)| {
         Ok(SimulatedGnssReceiver::start_with_format(
             &directory.path().join(name),
@@ -156,19 +157,19 @@ fn each_form_of_a_sentence_is_parsed_or_named() -> Result<()> {
     let arguments: Vec<_> = sources.iter().flat_map(|source| ["--source", source]).collect();
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)?;
+    let server = Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments)?;
     let mut wrong = Vec::new();
     let mut are_selected = || -> Result<bool> {
         let status = server.status()?;
         wrong.clear();
-        for (name, _) in UNDERSTOOD {
-            let found = source(&status, &spec(name)).context(name)?;
+        for (name, _) in VALID_FORMS {
+            let found = find_source(&status, &spec(name)).context(name)?;
             if found["state"] != "selected" && found["state"] != "truechimer" {
                 wrong.push(format!("{name}: {found}"));
             }
         }
-        for (name, _, why) in NAMED {
-            let found = source(&status, &spec(name)).context(name)?;
+        for (name, _, why) in INVALID_FORMS {
+            let found = find_source(&status, &spec(name)).context(name)?;
             let is_named = found["reason"].as_str().is_some_and(|reason| reason.contains(why));
             if found["state"] != "unusable" || !is_named {
                 wrong.push(format!("{name}: {found}"));
@@ -176,20 +177,20 @@ fn each_form_of_a_sentence_is_parsed_or_named() -> Result<()> {
         }
         Ok(wrong.is_empty())
     };
-    let comes = wait_until("each form is understood or named", &mut are_selected);
-    let stays = comes.and_then(|()| {
+    let reached = wait_until("each form is understood or named", &mut are_selected);
+    let persisted = reached.and_then(|()| {
         (0..20).try_for_each(|_| {
-            ensure!(are_selected()?, "it does not stay");
+            ensure!(are_selected()?, "states did not persist");
             std::thread::sleep(std::time::Duration::from_millis(150));
             Ok(())
         })
     });
-    stays.with_context(|| wrong.join("\n"))?;
+    persisted.with_context(|| wrong.join("\n"))?;
     server.end("TERM").map(drop)
 }
 
-/// A server that is calibrated by a receiver of this form.
-fn calibrated(
+/// Starts a server that is calibrated by a receiver with sentences of this form.
+fn start_calibrated(
     at: (&Lab, u16),
     directory: &Path,
     of: (&str, SentenceFormatter),
@@ -200,29 +201,29 @@ fn calibrated(
     let gnss = line.display().to_string();
     let arguments = ["--gnss", &gnss, "--no-clock-control"];
     let at = (server_address(lab, false)?.ip(), port).into();
-    Ok((receiver, Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)?))
+    Ok((receiver, Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments)?))
 }
 
-/// The same by `--gnss`: what is understood is counted as accepted; what is not, by its reason.
+/// With `--gnss`, valid forms calibrate, and invalid sentences are counted by reason.
 fn valid_forms_calibrate_and_others_are_counted() -> Result<()> {
-    let understood = ["fraction", "two-in-turns", "ends-at-the-date"];
-    let named = [("void", "void"), ("mode-n", "not_valid"), ("no-checksum", "no_checksum")];
+    let valid = ["fraction", "two-in-turns", "ends-at-the-date"];
+    let invalid = [("void", "void"), ("mode-n", "not_valid"), ("no-checksum", "no_checksum")];
     let directory = TempDir::new()?;
     let lab = Lab::new(&LabConfig::default())?;
     let mut ports = 1_124..;
     let mut start = |name: &str, form| {
         let port = ports.next().context("no port is left")?;
-        calibrated((&lab, port), directory.path(), (name, form))
+        start_calibrated((&lab, port), directory.path(), (name, form))
     };
-    let find = |name: &&str| UNDERSTOOD.iter().find(|(one, _)| one == name);
-    let good = understood.iter().filter_map(find).map(|(name, form)| start(name, *form));
+    let find = |name: &&str| VALID_FORMS.iter().find(|(one, _)| one == name);
+    let good = valid.iter().filter_map(find).map(|(name, form)| start(name, *form));
     let good = good.collect::<Result<Vec<_>>>()?;
-    let bad = named.iter().filter_map(|(name, count)| {
-        let (_, form, why) = NAMED.iter().find(|(one, ..)| one == name)?;
+    let bad = invalid.iter().filter_map(|(name, count)| {
+        let (_, form, why) = INVALID_FORMS.iter().find(|(one, ..)| one == name)?;
         Some(start(name, *form).map(|(receiver, server)| (receiver, server, *count, *why)))
     });
     let bad = bad.collect::<Result<Vec<_>>>()?;
-    ensure!((good.len(), bad.len()) == (understood.len(), named.len()), "a form has another name");
+    ensure!((good.len(), bad.len()) == (valid.len(), invalid.len()), "unknown name of a form");
     for (_, server) in &good {
         wait_until("its time is known", || {
             Ok(server.status()?["calibration"]["state"] == "coarse")

@@ -1,6 +1,6 @@
-//! Scenarios of requests that were not sent to one address of the host, by IP or by the link, and
-//! of those that are damaged or of another VLAN. No listener answers them, by whichever engine, and
-//! what the network stack does not drop is counted.
+//! Scenarios of requests that are not addressed to this host alone, by IP or MAC address, and of
+//! damaged requests and those of another VLAN. No listener answers them, with any engine; those
+//! that the network stack does not drop are counted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::client;
 use crate::mutated_frames::{wrong_ipv4_checksum, wrong_udp_checksum};
 use crate::process::{Engine, Server, TIMEOUT, binary};
 use crate::random::Random;
-use crate::relay::{Relay, eventually, table};
+use crate::relay::{Relay, table, wait_until};
 use crate::scenario::scenario;
 use crate::{ROOT, ROOT_AND_IPV6, group_requests, scenarios};
 
-/// Long enough for a reply that must not come to show itself.
+/// Time in which a forbidden reply would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(200);
 const CLIENT_PORT: u16 = 40_000;
 const CHILD_PORT: u16 = 41_000;
@@ -32,15 +32,14 @@ const BROADCAST_MAC: MacAddress = MacAddress([0xff; 6]);
 const ALL_NODES_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const SEED: u64 = 0x6164_6472;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let name = |of: &str, how: &str| format!("group_requests::{of}::{how}");
-    let ways: [(&str, Engine, &[&str]); 3] = [
+    let configurations: [(&str, Engine, &[&str]); 3] = [
         ("socket", Engine::Socket, &["--threads", "2"]),
         ("shared-lock", Engine::Socket, &["--threads", "2", "--dispatch", "shared-lock"]),
         ("xdp", Engine::Xdp, &["--threads", "2"]),
     ];
-    let mut all: Vec<_> = ways
+    let mut all: Vec<_> = configurations
         .into_iter()
         .map(|(how, engine, arguments)| {
             let run = move || a_server_ignores_misaddressed_requests(engine, arguments);
@@ -55,36 +54,36 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A service that is asked: its port and a request that has exactly one reply.
-struct Service {
+/// Service under test: its port, and a request with exactly one reply.
+struct TestService {
     port: u16,
     request: Vec<u8>,
 }
 
-fn ntp() -> Service {
-    Service { port: 123, request: client::request(4, client::now()).to_vec() }
+fn ntp() -> TestService {
+    TestService { port: 123, request: client::request(4, client::now()).to_vec() }
 }
 
-/// A request with a trailer, which XDP leaves to the sockets.
-fn long_ntp() -> Service {
-    Service { port: 123, request: [&client::request(4, client::now())[..], &[0; 20]].concat() }
+/// Returns a request with a trailer, which XDP passes to the sockets.
+fn long_ntp() -> TestService {
+    TestService { port: 123, request: [&client::request(4, client::now())[..], &[0; 20]].concat() }
 }
 
-/// A request for the delay, from some clock.
-fn delay_request() -> Service {
+/// Returns a PTP delay request of an arbitrary clock.
+fn delay_request() -> TestService {
     let mut request = vec![0; 44];
     request[..4].copy_from_slice(&[1, 2, 0, 44]);
     request[20..30].copy_from_slice(&[9, 9, 9, 0xff, 0xfe, 9, 9, 9, 0, 1]);
-    Service { port: ptp::EVENT_PORT, request }
+    TestService { port: ptp::EVENT_PORT, request }
 }
 
-/// Two private hosts, of which the first sends frames and sees what comes back.
-struct Bench {
+/// Lab of two hosts, the first of which sends frames and receives the replies.
+struct GroupRequestTestbed {
     lab: Lab,
     device: PacketSocketDevice,
 }
 
-impl Bench {
+impl GroupRequestTestbed {
     fn new() -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let client = lab.client();
@@ -98,12 +97,12 @@ impl Bench {
         Ok(Self { lab, device })
     }
 
-    fn own(&self, ipv6: bool) -> Result<IpAddr> {
+    fn client_address(&self, ipv6: bool) -> Result<IpAddr> {
         let port = self.lab.client().first_interface();
         Ok(if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() })
     }
 
-    fn server(&self, ipv6: bool) -> Result<IpAddr> {
+    fn server_address(&self, ipv6: bool) -> Result<IpAddr> {
         let port = self.lab.server().first_interface();
         Ok(if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() })
     }
@@ -112,7 +111,7 @@ impl Bench {
         MacAddress(self.lab.server().first_interface().mac)
     }
 
-    fn frame(&self, to: IpAddr, mac: MacAddress, service: &Service) -> Result<Vec<u8>> {
+    fn frame(&self, to: IpAddr, mac: MacAddress, service: &TestService) -> Result<Vec<u8>> {
         self.tagged_frame(to, mac, service, None)
     }
 
@@ -120,14 +119,14 @@ impl Bench {
         &self,
         to: IpAddr,
         mac: MacAddress,
-        service: &Service,
+        service: &TestService,
         vlan: Option<VlanTag>,
     ) -> Result<Vec<u8>> {
         let builder = UdpFrameBuilder {
             destination_mac: mac,
             source_mac: MacAddress(self.lab.client().first_interface().mac),
             vlan,
-            source: SocketAddr::new(self.own(to.is_ipv6())?, CLIENT_PORT),
+            source: SocketAddr::new(self.client_address(to.is_ipv6())?, CLIENT_PORT),
             destination: SocketAddr::new(to, service.port),
         };
         let padding = match (to, service.port) {
@@ -140,14 +139,14 @@ impl Bench {
         Ok(frame)
     }
 
-    /// Frames to several hosts, by IP or by the link alone.
-    fn to_several(&self, ipv6: bool, service: &Service) -> Result<Vec<Vec<u8>>> {
-        let (server, mac) = (self.server(ipv6)?, self.server_mac());
+    /// Returns frames that are addressed to several hosts, by IP or only by MAC address.
+    fn to_several(&self, ipv6: bool, service: &TestService) -> Result<Vec<Vec<u8>>> {
+        let (server, mac) = (self.server_address(ipv6)?, self.server_mac());
         let group_mac = |group: IpAddr| MacAddress::of_group(group);
         let mut ways = vec![(server, BROADCAST_MAC)];
         match server {
             IpAddr::V4(own) => {
-                // The network has four addresses, of which the last is for broadcast.
+                // The network has four addresses; the last is its broadcast address.
                 let directed = IpAddr::V4(Ipv4Addr::from_bits(own.to_bits() | 3));
                 let all_hosts = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1));
                 let limited = IpAddr::V4(Ipv4Addr::BROADCAST);
@@ -164,10 +163,11 @@ impl Bench {
         ways.into_iter().map(|(to, mac)| self.frame(to, mac, service)).collect()
     }
 
-    /// Frames that the network stack drops, or leaves to another host or to an interface that is
-    /// not there.
-    fn damaged(&self, ipv6: bool, service: &Service) -> Result<Vec<Vec<u8>>> {
-        let (server, mac, mut random) = (self.server(ipv6)?, self.server_mac(), Random::new(SEED));
+    /// Returns frames that the network stack drops, or that are for another host or a missing VLAN
+    /// interface.
+    fn damaged(&self, ipv6: bool, service: &TestService) -> Result<Vec<Vec<u8>>> {
+        let (server, mac, mut random) =
+            (self.server_address(ipv6)?, self.server_mac(), Random::new(SEED));
         let plain = self.frame(server, mac, service)?;
         let vlan = Some(VlanTag { protocol: TYPE_VLAN, control: 7 });
         let tagged = self.tagged_frame(server, mac, service, vlan)?;
@@ -179,9 +179,10 @@ impl Bench {
         Ok(all)
     }
 
-    /// Sends frames; how many replies came within `wait`, or a first one if that is enough.
+    /// Sends frames and returns the number of replies until a quiet period; if `first`, waits up to
+    /// [`TIMEOUT`] for the first one.
     fn replies(&mut self, frames: &[Vec<u8>], first: bool) -> Result<usize> {
-        let own = [self.own(false)?, self.own(true)?];
+        let own = [self.client_address(false)?, self.client_address(true)?];
         let mut batch = Batch::new(32, 2_048);
         for together in frames.chunks(32) {
             batch.clear();
@@ -201,11 +202,11 @@ impl Bench {
         Ok(count)
     }
 
-    /// Fails unless a request to the host alone has one reply, and none of the others has any.
-    fn check(&mut self, ipv6: bool, services: &[Service]) -> Result<()> {
+    /// Checks that a unicast request has one reply, and that all other frames have none.
+    fn check(&mut self, ipv6: bool, services: &[TestService]) -> Result<()> {
         for service in services {
             let context = || format!("port {}, ipv6 {ipv6}", service.port);
-            let plain = self.frame(self.server(ipv6)?, self.server_mac(), service)?;
+            let plain = self.frame(self.server_address(ipv6)?, self.server_mac(), service)?;
             let count = self.replies(&[plain], true)?;
             ensure!(count == 1, "{}: {count} replies to a plain request", context());
             let odd = [self.to_several(ipv6, service)?, self.damaged(ipv6, service)?].concat();
@@ -235,7 +236,7 @@ fn count(status: &Value, pointer: &str) -> Result<u64> {
 }
 
 fn a_server_ignores_misaddressed_requests(engine: Engine, arguments: &[&str]) -> Result<()> {
-    let mut bench = Bench::new()?;
+    let mut bench = GroupRequestTestbed::new()?;
     let any: [SocketAddr; 2] =
         [(Ipv4Addr::UNSPECIFIED, 123).into(), (Ipv6Addr::UNSPECIFIED, 123).into()];
     let interface = bench.lab.server().first_interface().name.clone();
@@ -243,17 +244,17 @@ fn a_server_ignores_misaddressed_requests(engine: Engine, arguments: &[&str]) ->
     let time = ["--stratum", "1", "--tai-offset", "37"];
     let arguments = [&ptp[..], &time, arguments].concat();
     let server = Server::start(bench.lab.server(), engine, &any, &arguments)?;
-    eventually(|| Ok(server.status()?["ptp"]["ports"][0]["state"] == "master"))?;
+    wait_until(|| Ok(server.status()?["ptp"]["ports"][0]["state"] == "master"))?;
     for ipv6 in [false, true] {
         bench.check(ipv6, &[ntp(), long_ntp()])?;
     }
     bench.check(false, &[delay_request()])?;
     let status = server.status()?;
-    // Of each request at IPv4 alone there are two from IP broadcast and one by the link.
+    // Of each IPv4 request, two to broadcast addresses and one by MAC address reach the sockets.
     let refused = count(&status, "/counters/ignored/not_unicast")?;
-    ensure!(refused >= 6, "{refused} requests were counted: {status}");
-    // A port publishes its counts now and then.
-    eventually(|| {
+    ensure!(refused >= 6, "only {refused} requests counted: {status}");
+    // Ports publish their counts at intervals.
+    wait_until(|| {
         let refused = count(&server.status()?, "/ptp/ports/0/refused/not_unicast");
         Ok(refused.is_ok_and(|refused| refused >= 3))
     })?;
@@ -264,20 +265,20 @@ fn a_server_ignores_misaddressed_requests(engine: Engine, arguments: &[&str]) ->
     Ok(())
 }
 
-/// The far end of path measurements, which is a STAMP reflector too.
+/// The far end of path measurements is also a STAMP reflector.
 fn a_far_end_ignores_misaddressed_requests() -> Result<()> {
-    let mut bench = Bench::new()?;
+    let mut bench = GroupRequestTestbed::new()?;
     let mut command = bench.lab.server().command(binary()?);
     let mut far = RunningProgram::start(command.args(["path", "serve", "--stamp"]))?;
     let (stamp, mut hello) = (stamp::PACKET_LEN, vec![0; HELLO_LEN]);
     Probe::new(PathDatagramKind::Hello, 0, 1).emit(&mut hello);
     let services = [
-        Service { port: path_probe::PORT, request: hello },
-        Service { port: stamp::PORT, request: vec![0; stamp] },
+        TestService { port: path_probe::PORT, request: hello },
+        TestService { port: stamp::PORT, request: vec![0; stamp] },
     ];
-    let plain = bench.frame(bench.server(false)?, bench.server_mac(), &services[1])?;
-    // It answers some time after it was started.
-    eventually(|| {
+    let plain = bench.frame(bench.server_address(false)?, bench.server_mac(), &services[1])?;
+    // The far end needs time to start.
+    wait_until(|| {
         ensure!(far.exit_status().is_none(), "the far end ended: {:?}", far.exit_status());
         Ok(bench.replies(std::slice::from_ref(&plain), false)? == 1)
     })?;
@@ -288,16 +289,16 @@ fn a_far_end_ignores_misaddressed_requests() -> Result<()> {
 }
 
 fn a_relay_ignores_misaddressed_packets(engine: &str) -> Result<()> {
-    let mut bench = Bench::new()?;
-    let child = SocketAddr::new(bench.own(false)?, CHILD_PORT);
+    let mut bench = GroupRequestTestbed::new()?;
+    let child = SocketAddr::new(bench.client_address(false)?, CHILD_PORT);
     let at = match engine {
-        // The kernel's programs know groups by their address.
-        "xdp" => SocketAddr::new(bench.server(false)?, RELAY_PORT),
+        // The BPF programs recognise groups by address, so that the address must be specific.
+        "xdp" => SocketAddr::new(bench.server_address(false)?, RELAY_PORT),
         _ => (Ipv4Addr::UNSPECIFIED, RELAY_PORT).into(),
     };
     let relay = Relay::start(bench.lab.server(), &table(at, &[child]), &["--engine", engine])?;
     let group = &relay.listing()?.groups[0];
     ensure!(group.engine == engine, "{group:?}");
-    let service = Service { port: RELAY_PORT, request: b"for the group's children".to_vec() };
+    let service = TestService { port: RELAY_PORT, request: b"for the group's children".to_vec() };
     bench.check(false, &[service]).map_err(|error| anyhow!("{error:#}: {:?}", relay.listing()))
 }

@@ -1,6 +1,6 @@
-//! Scenarios of `horolog host all`: all parts run and are kept whole, a part that is refused a
-//! privilege says so beside the others, a core that is busy is among the worst findings, and the
-//! machine is left as it was found.
+//! Scenarios of `horolog host all`: all parts run and are complete, a part without a privilege
+//! reports it while others run, a busy core is among the worst findings, and the host's settings
+//! stay unchanged.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -13,18 +13,18 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::host_scheduler::{last_core, while_busy};
+use crate::host_scheduler::{last_core, run_while_busy};
 use crate::load_command::UnprivilegedCopy;
 use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::Need;
 use crate::{ROOT, host_all, scenarios};
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
-/// A run of some seconds on a machine that does other things as well.
-const RUN: Duration = TIMEOUT.saturating_mul(9);
+/// Timeout of a run of some seconds on a busy machine.
+const RUN_TIMEOUT: Duration = TIMEOUT.saturating_mul(9);
 const PARTS: [&str; 5] = ["clock", "delay", "timer", "switch", "interrupt"];
-/// What a measurement could change and not put back.
-const LEFT_AS_FOUND: [&str; 5] = [
+/// Settings that a measurement could change and not restore.
+const UNCHANGED_SETTINGS: [&str; 5] = [
     "/proc/sys/kernel/sched_rt_runtime_us",
     "/proc/sys/kernel/sched_rt_period_us",
     "/proc/sys/kernel/timer_migration",
@@ -32,7 +32,6 @@ const LEFT_AS_FOUND: [&str; 5] = [
     "/sys/devices/system/clocksource/clocksource0/current_clocksource",
 ];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, host_all:
         all_parts_run_and_leave_the_host_unchanged,
@@ -43,21 +42,21 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+fn array_of<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
     value[name].as_array().with_context(|| format!("no {name}: {value}"))
 }
 
-/// The result, and the status that follows from it.
+/// Returns the result, and checks the exit status and the number of worst findings.
 fn checked_result(output: &Output) -> Result<Value> {
     let result: Value =
         serde_json::from_slice(&output.stdout).with_context(|| format!("no result: {output:?}"))?;
     let expected = i32::from(result["verdict"] == "unfit");
     ensure!(output.status.code() == Some(expected), "{}: {output:?}", result["verdict"]);
-    ensure!(list(&result, "worst_findings")?.len() <= 3, "{}", result["worst_findings"]);
+    ensure!(array_of(&result, "worst_findings")?.len() <= 3, "{}", result["worst_findings"]);
     Ok(result)
 }
 
-/// The severities of everything that a result and its parts say.
+/// Returns the severities of all findings of a result and its parts.
 fn severities(result: &Value) -> Vec<&str> {
     let parts = PARTS.iter().map(|part| &result[*part]);
     let records = parts.chain(result["nics"].as_array().into_iter().flatten()).chain([result]);
@@ -65,11 +64,11 @@ fn severities(result: &Value) -> Vec<&str> {
     findings.filter_map(|finding| finding["severity"].as_str()).collect()
 }
 
-/// What is set on this machine. `/dev/cpu_dma_latency` is not among it: what a process asks for
-/// there ends with the process, and scenarios that run beside this one may ask as well.
+/// Returns the present settings. `/dev/cpu_dma_latency` is not one of them: a request there ends
+/// with its process, and parallel scenarios may make one as well.
 fn settings() -> Result<Vec<Option<Vec<u8>>>> {
-    let all: Vec<_> = LEFT_AS_FOUND.map(|path| fs::read(path).ok()).into();
-    ensure!(all[0].is_some(), "nothing can be read: {all:?}");
+    let all: Vec<_> = UNCHANGED_SETTINGS.map(|path| fs::read(path).ok()).into();
+    ensure!(all[0].is_some(), "no setting can be read: {all:?}");
     Ok(all)
 }
 
@@ -81,23 +80,23 @@ pub(crate) fn all_parts_run_and_leave_the_host_unchanged() -> Result<()> {
     let before = settings()?;
     let mut command = server.command(binary()?);
     command.args(["host", "all", "-t", "5s", "--json", "-", "--html"]).arg(&page);
-    let result = checked_result(&run_to_end(die_with_parent(&mut command), RUN)?)?;
+    let result = checked_result(&run_to_end(die_with_parent(&mut command), RUN_TIMEOUT)?)?;
     let after = settings()?;
-    ensure!(after == before, "{after:?} and before {before:?}");
+    ensure!(after == before, "settings changed: {before:?} to {after:?}");
 
     ensure!(result["schema"] == "horolog.host-all/2", "{result}");
     for part in PARTS {
         let schema = format!("horolog.host-{part}/2");
         ensure!(result[part]["schema"] == *schema, "{part}: {}", result["parts"]);
     }
-    let nics: Vec<_> = list(&result, "nics")?.iter().map(|one| &one["interface"]).collect();
-    ensure!(nics == [&server.first_interface().name], "loopback is left out: {nics:?}");
-    let outcomes = list(&result, "parts")?;
+    let nics: Vec<_> = array_of(&result, "nics")?.iter().map(|one| &one["interface"]).collect();
+    ensure!(nics == [&server.first_interface().name], "wrong NICs: {nics:?}");
+    let outcomes = array_of(&result, "parts")?;
     ensure!(outcomes.len() == PARTS.len() + 1, "{outcomes:?}");
     for outcome in outcomes {
         let state = outcome["state"].as_str().context("no state")?;
         ensure!(["measured", "reduced"].contains(&state), "{outcome}");
-        let why = list(outcome, "reason")?;
+        let why = array_of(outcome, "reason")?;
         ensure!(why.is_empty() == (state == "measured"), "{outcome}");
     }
     let all = severities(&result);
@@ -114,13 +113,13 @@ pub(crate) fn all_parts_run_and_leave_the_host_unchanged() -> Result<()> {
     Ok(())
 }
 
-/// A user who may do nothing particular.
+/// An unprivileged user.
 pub(crate) fn parts_without_privilege_report_it_and_the_others_run() -> Result<()> {
     let user = UnprivilegedCopy::new()?;
     let mut command = user.command(Command::new("setpriv"));
     command.args(["host", "all", "-t", "5s", "--skip", "delay", "--json", "-"]);
-    let result = checked_result(&run_to_end(&mut command, RUN)?)?;
-    let outcomes = list(&result, "parts")?;
+    let result = checked_result(&run_to_end(&mut command, RUN_TIMEOUT)?)?;
+    let outcomes = array_of(&result, "parts")?;
     let of = |part: &str| -> Result<(String, String)> {
         let outcome = outcomes.iter().find(|one| one["part"] == part).context("no such part")?;
         Ok((
@@ -134,24 +133,24 @@ pub(crate) fn parts_without_privilege_report_it_and_the_others_run() -> Result<(
         ensure!(result[part]["schema"].is_string(), "{part} gave nothing");
     }
     let (_, why) = of("interrupt")?;
-    ensure!(why.contains("returned no values"), "the kernel's handler takes privilege: {why}");
+    ensure!(why.contains("returned no values"), "missing privilege is not a reason: {why}");
     ensure!(of("delay")?.0 == "skipped" && result.get("delay").is_none(), "{outcomes:?}");
     ensure!(of("clock")?.0 == "measured", "{outcomes:?}");
-    let core = &list(&result["timer"], "cores")?[0];
+    let core = &array_of(&result["timer"], "cores")?[0];
     ensure!(core["latency_ns"]["count"].as_u64() > Some(100), "{core}");
-    let findings = list(&result["timer"], "findings")?;
+    let findings = array_of(&result["timer"], "findings")?;
     let is_refused = |one: &Value| one["code"] == "real-time-refused";
     ensure!(findings.iter().any(is_refused), "{findings:?}");
-    // A busy machine may have three worse ones.
-    let worst = list(&result, "worst_findings")?.iter();
+    // A busy machine may have three worse findings.
+    let worst = array_of(&result, "worst_findings")?.iter();
     let refused = worst.filter(|one| is_refused(&one["finding"])).count();
-    ensure!(refused <= 1, "it is told once of all parts: {}", result["worst_findings"]);
+    ensure!(refused <= 1, "repeated finding of several parts: {}", result["worst_findings"]);
     ensure!(result["verdict"] != "fit", "{}", result["verdict"]);
     Ok(())
 }
 
-/// One at a higher priority, a tenth of the time: wake-ups are late by it, and it is seen to take
-/// the core.
+/// A thread at a higher priority that takes a tenth of the core's time: wake-ups are late, and OS
+/// noise is reported.
 pub(crate) fn a_busy_core_is_among_the_worst_findings() -> Result<()> {
     let core = last_core()?;
     let directory = TempDir::new()?;
@@ -159,11 +158,11 @@ pub(crate) fn a_busy_core_is_among_the_worst_findings() -> Result<()> {
     let mut command = Command::new(binary()?);
     command.args(["host", "all", "-t", "6s", "--skip", "delay,switch,nic", "--json"]).arg(&file);
     command.args(["--fail-if", "interrupt.gap>3ms", "--fail-if", "switch.pipe>1s"]);
-    let output = while_busy(core, || run_to_end(&mut command, RUN))?;
+    let output = run_while_busy(core, || run_to_end(&mut command, RUN_TIMEOUT))?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     let result: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     ensure!(result["verdict"] == "unfit", "{}", result["verdict"]);
-    let worst = list(&result, "worst_findings")?;
+    let worst = array_of(&result, "worst_findings")?;
     let about = |code: &str| {
         let message = |one: &Value| one["finding"]["message"].as_str().map(str::to_owned);
         let found = worst.iter().find(|one| one["finding"]["code"] == code).and_then(message);
@@ -172,14 +171,14 @@ pub(crate) fn a_busy_core_is_among_the_worst_findings() -> Result<()> {
     let late = about("wakeup-latency-high")?;
     ensure!(late.starts_with(&format!("Core {core} wakes up")), "{late}");
     ensure!(worst[0]["part"] == "timer" && worst[0]["finding"]["severity"] == "error", "{worst:?}");
-    // Another core may be busier still, with what else this machine does.
+    // Other load of the machine may make another core busier.
     let is_reported = |one: &Value| {
         let message = one["finding"]["message"].as_str().unwrap_or_default();
         let is_own = message.starts_with(&format!("Core {core} was taken"));
         one["finding"]["code"] == "os-noise" && (is_own || one["others"] != 0)
     };
     ensure!(worst.iter().any(is_reported), "{worst:?}");
-    let limits = list(&result, "limits")?;
+    let limits = array_of(&result, "limits")?;
     ensure!(limits.iter().all(|limit| limit["failed"] == true), "{limits:?}");
     ensure!(limits[1].get("value").is_none(), "switches were not measured: {limits:?}");
     let table = String::from_utf8(output.stdout)?;

@@ -1,5 +1,5 @@
-//! Scenarios of `horolog host clock` and `horolog host delay`: what they say of a truth that was
-//! put in place before they start (a timer slack, a time namespace), and of what cannot be.
+//! Scenarios of `horolog host clock` and `horolog host delay`: they report a timer slack and a time
+//! namespace that were set before, and refuse invalid requests.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,9 @@ use tempfile::TempDir;
 use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::{ROOT, host_clocks, scenarios};
 
-/// A timer slack that nobody has by chance; wider than what a busy machine adds to a wait.
+/// Timer slack that no system sets by itself, longer than the delay that a busy machine adds.
 const SLACK_NS: u32 = 23_000_000;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, host_clocks: a_time_namespace_is_detected));
     all.extend(scenarios!(&[], host_clocks:
@@ -34,18 +33,18 @@ fn host(arguments: &[&str]) -> Result<Output> {
     run_to_end(Command::new(binary()?).arg("host").args(arguments), TIMEOUT)
 }
 
-/// What a command writes as JSON that has to be done.
-fn json(arguments: &[&str]) -> Result<Value> {
+/// Returns the JSON result of a command, which must succeed.
+fn result_of(arguments: &[&str]) -> Result<Value> {
     let output = host(&[arguments, &["--json", "-"]].concat())?;
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The same, started by a thread with another timer slack, which a program inherits.
+/// Returns the JSON result of a command that inherits another timer slack from its starting thread.
 fn json_with_slack(arguments: &'static [&'static str]) -> Result<Value> {
     let started = thread::spawn(move || {
         set_timer_slack_ns(SLACK_NS)?;
-        json(arguments)
+        result_of(arguments)
     });
     started.join().map_err(|_| anyhow!("a panic"))?
 }
@@ -67,23 +66,23 @@ fn the_clocks_are_shown_in_every_format() -> Result<()> {
     }
     let result: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     ensure!(result["schema"] == "horolog.host-clock/2", "{result}");
-    // The coarse clock moves once a tick, whatever else says how long that is.
+    // The coarse clock steps once per tick, which gives an independent tick length.
     let tick = |name: &str| result["tick"][name].as_u64().context("no tick");
     ensure!(tick("tick_ns")?.abs_diff(tick("coarse_resolution_ns")?) < 1_000, "{result}");
     ensure!(tick("hz")?.abs_diff(1_000_000_000 / tick("tick_ns")?) <= 1, "{result}");
     let clocks = result["clocks"].as_array().context("no clocks")?;
     let of = |name| clocks.iter().find(|clock| clock["name"] == name).context("no such clock");
     let rate = of("BOOTTIME")?["rate_ppm"].as_f64().context("no rate")?;
-    let error_bound = of("BOOTTIME")?["rate_error_bound_ppm"].as_f64().context("no doubt")?;
-    ensure!(rate.abs() <= error_bound + 0.001, "it runs as MONOTONIC does: {rate} ± {error_bound}");
+    let error_bound = of("BOOTTIME")?["rate_error_bound_ppm"].as_f64().context("no error bound")?;
+    ensure!(rate.abs() <= error_bound + 0.001, "rate against MONOTONIC: {rate} ± {error_bound}");
     ensure!(of("MONOTONIC_COARSE")?["step_ns"].as_u64() > of("MONOTONIC")?["step_ns"].as_u64());
-    ensure!(fs::read_to_string(&page)?.trim_end().ends_with("</html>"), "no page");
+    ensure!(fs::read_to_string(&page)?.trim_end().ends_with("</html>"), "incomplete HTML report");
     let slack = json_with_slack(&["clock", "-t", "50ms"])?;
     ensure!(slack["waking"]["timer_slack_ns"] == SLACK_NS, "{}", slack["waking"]);
     Ok(())
 }
 
-/// A namespace in which the machine has been up for longer.
+/// Time namespace with a longer uptime.
 fn a_time_namespace_is_detected() -> Result<()> {
     if !Path::new("/proc/self/ns/time").exists() {
         return Ok(());
@@ -99,7 +98,7 @@ fn a_time_namespace_is_detected() -> Result<()> {
     Ok(())
 }
 
-/// The median overshoot of `nanosleep` by setting.
+/// Returns the median overshoots of `nanosleep`, in ns, one per setting.
 fn medians(result: &Value) -> Result<Vec<u64>> {
     let cells = result["cells"].as_array().context("no cells")?;
     let median = |cell: &Value| cell["overshoot_ns"]["p50"].as_u64().context("no median");
@@ -115,8 +114,8 @@ fn an_inherited_slack_appears_in_the_delays() -> Result<()> {
     let codes = wide["findings"].as_array().context("no findings")?;
     ensure!(codes.iter().any(|finding| finding["code"] == "timer-slack-large"), "{wide}");
     let [by_default, minimal] = medians(&wide)?[..] else { anyhow::bail!("{wide}") };
-    // A timer in this range waits for the next interrupt, at the end of the range if none comes.
-    ensure!(by_default > 3 * minimal, "{by_default} against {minimal} ns");
+    // A timer with slack expires with the next interrupt, or at the end of the slack.
+    ensure!(by_default > 3 * minimal, "medians of {by_default} and {minimal} ns");
     ensure!(wide["cells"][0]["early"] == 0 && wide["claims"].as_array().is_some_and(Vec::is_empty));
     Ok(())
 }
@@ -127,10 +126,10 @@ fn limits_are_checked_and_no_setting_remains_changed() -> Result<()> {
     let arguments =
         ["delay", "-d", "1us,100us", "-n", "5", "--policy", "other", "--slack", "default"];
     let limit = ["--fail-if", "p50>10s", "--html", path_text(&page)?];
-    let result = json(&[&arguments[..], &limit].concat())?;
+    let result = result_of(&[&arguments[..], &limit].concat())?;
     let claims = result["claims"].as_array().context("no claims")?;
     let verdict = |id| claims.iter().find(|claim| claim["id"] == id).map(|one| &one["verdict"]);
-    // What holds of every kernel and C library that this runs on.
+    // Claims with the same verdict on every supported kernel and C library.
     for (id, expected) in [
         ("time-before", "holds"),
         ("usleep-at-least", "holds"),

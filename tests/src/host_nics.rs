@@ -1,4 +1,4 @@
-//! Scenarios of `horolog host nic` in private hosts: a veth whose queues and settings are known.
+//! Scenarios of `horolog host nic` on lab hosts, with a veth of known queues and settings.
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::{ROOT, host_nics, scenarios};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(
         scenarios!(ROOT, host_nics: a_veth_is_reported_as_configured, loopback_has_few_settings),
@@ -50,11 +49,11 @@ fn a_veth_is_reported_as_configured() -> Result<()> {
         "{timestamps}"
     );
     ensure!(timestamps.get("clock").is_none(), "{timestamps}");
-    let untold = names(&result, "unavailable", "item")?;
-    ensure!(untold.iter().any(|what| what == "interrupts"), "{untold:?}");
+    let unavailable = names(&result, "unavailable", "item")?;
+    ensure!(unavailable.iter().any(|what| what == "interrupts"), "{unavailable:?}");
     server.run(|| set_gro(&interface, false))??;
     ensure!(gro(&nic_report(server, &interface)?) == Some(Value::Bool(false)));
-    // The outer machine has no such interface.
+    // Outside the lab, this interface does not exist.
     let mut outside = std::process::Command::new(binary()?);
     let output = run_to_end(outside.args(["host", "nic", &interface]), TIMEOUT)?;
     ensure!(output.status.code() == Some(3), "{output:?}");
@@ -65,9 +64,9 @@ fn loopback_has_few_settings() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let result = nic_report(lab.server(), "lo")?;
     ensure!(result["advice"].as_array().is_some_and(Vec::is_empty), "{result}");
-    let untold = names(&result, "unavailable", "item")?;
+    let unavailable = names(&result, "unavailable", "item")?;
     for what in ["rings", "coalescing", "interrupts"] {
-        ensure!(untold.iter().any(|one| one == what), "{untold:?}");
+        ensure!(unavailable.iter().any(|one| one == what), "{unavailable:?}");
     }
     let found = names(&result, "findings", "code")?;
     ensure!(found.iter().any(|code| code == "timestamps-missing"), "{found:?}");

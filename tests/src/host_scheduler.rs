@@ -1,6 +1,5 @@
 //! Scenarios of `horolog host timer`, `switch` and `interrupt`: a core that is busy at a higher
-//! priority is found by the first, one whose time is taken by the last; and the machine is left as
-//! it was found.
+//! priority is found by its late wake-ups and as OS noise.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -19,16 +18,15 @@ use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::scenario::Need;
 use crate::{ROOT, host_scheduler, scenarios};
 
-/// How long the busy core is busy, each time.
-const BUSY: Duration = Duration::from_millis(6);
-/// And how long it is not.
-const IDLE: Duration = Duration::from_millis(54);
-/// Above the measuring threads, which take 80.
-const ABOVE: i32 = 95;
+/// Busy time of the core in each period.
+const BUSY_TIME: Duration = Duration::from_millis(6);
+/// Idle time of the core in each period.
+const IDLE_TIME: Duration = Duration::from_millis(54);
+/// Real-time priority of the busy thread, above that of the measuring threads, 80.
+const BUSY_PRIORITY: i32 = 95;
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, host_scheduler:
         a_busy_core_is_found_by_its_wake_ups,
@@ -45,25 +43,25 @@ fn host(arguments: &[&str]) -> Result<Output> {
     run_to_end(Command::new(binary()?).arg("host").args(arguments), TIMEOUT)
 }
 
-/// The result of a command that has to be done.
-fn measured(arguments: &[&str]) -> Result<Value> {
+/// Returns the result of a command, which must succeed.
+fn measure(arguments: &[&str]) -> Result<Value> {
     let output = host(&[arguments, &["--json", "-"]].concat())?;
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Runs something while the core is taken at a high priority, again and again.
-pub(crate) fn while_busy<T>(core: usize, run: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Executes `run` while a thread at a high priority periodically takes the core.
+pub(crate) fn run_while_busy<T>(core: usize, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let busy = scope.spawn(|| -> Result<()> {
             affinity::pin_to_core(core)?;
-            let scheduling = affinity::try_real_time(ABOVE);
+            let scheduling = affinity::try_real_time(BUSY_PRIORITY);
             ensure!(matches!(scheduling, RealTimeSchedulingOutcome::RealTime), "{scheduling:?}");
             while !stop.load(Ordering::Relaxed) {
                 let begun = Instant::now();
-                while begun.elapsed() < BUSY {}
-                thread::sleep(IDLE);
+                while begun.elapsed() < BUSY_TIME {}
+                thread::sleep(IDLE_TIME);
             }
             Ok(())
         });
@@ -82,65 +80,63 @@ fn number(value: &Value) -> Result<u64> {
     value.as_u64().with_context(|| format!("no number: {value}"))
 }
 
-/// Each time that the core is busy, a wake-up is late by most of it and the periods meanwhile are
-/// missed; none is left out of the count.
+/// In each busy time, a wake-up is late by most of it, and the periods in it are counted as missed.
 pub(crate) fn a_busy_core_is_found_by_its_wake_ups() -> Result<()> {
     let core = last_core()?;
     let name = core.to_string();
     let settings = ["timer", "-c", &name, "-t", "600ms", "-i", "1ms"];
-    let result = while_busy(core, || measured(&settings))?;
+    let result = run_while_busy(core, || measure(&settings))?;
     let found = &result["cores"][0];
     ensure!(found["scheduling"]["policy"] == "fifo", "{found}");
     let latency = &found["latency_ns"];
-    ensure!(number(&latency["count"])? == 600, "a period was skipped: {latency}");
-    let busy_ns = BUSY.as_nanos() as u64;
+    ensure!(number(&latency["count"])? == 600, "a period is missing: {latency}");
+    let busy_ns = BUSY_TIME.as_nanos() as u64;
     ensure!(number(&latency["max"])? > busy_ns / 2, "{latency}");
-    // Ten times busy, and each time five periods or so are over before they are waited for.
+    // About ten busy times, each with about five missed periods.
     ensure!(number(&found["missed"])? >= 15, "{found}");
     let codes: Vec<_> = result["findings"].as_array().context("no findings")?.iter().collect();
     ensure!(codes.iter().any(|one| one["code"] == "periods-missed"), "{codes:?}");
 
-    let broken = while_busy(core, || host(&["timer", "-c", &name, "-t", "2s", "-b", "3ms"]))?;
+    let broken = run_while_busy(core, || host(&["timer", "-c", &name, "-t", "2s", "-b", "3ms"]))?;
     ensure!(broken.status.code() == Some(1), "{broken:?}");
     let stderr = String::from_utf8(broken.stderr)?;
     ensure!(stderr.contains("s late in its period"), "{stderr}");
     Ok(())
 }
 
-/// The detector is an ordinary thread: what takes the core at a higher priority is another thread,
-/// and it is told so.
+/// The measuring thread is not a real-time thread, so that OS noise from one at a higher priority
+/// is attributed to threads.
 pub(crate) fn os_noise_is_found_with_its_source() -> Result<()> {
     let core = last_core()?;
     let name = core.to_string();
     let spin = ["interrupt", "-c", &name, "--handlers", "timerfd", "-n", "1", "-r", "1"];
     let spin = [&spin[..], &["-t", "600ms"]].concat();
-    let result = while_busy(core, || measured(&spin))?;
+    let result = run_while_busy(core, || measure(&spin))?;
     let found = &result["os_noise"][0];
     let threads = &found["by_threads"];
-    let busy_ns = BUSY.as_nanos() as u64;
+    let busy_ns = BUSY_TIME.as_nanos() as u64;
     ensure!(number(&threads["gaps"])? >= 5, "{found}");
     ensure!(number(&threads["max_ns"])? >= busy_ns * 8 / 10, "{found}");
     ensure!(number(&threads["total_ns"])? >= busy_ns * 5, "{found}");
-    // The scheduler's own count of it, which knows nothing of gaps.
+    // The scheduler's own count of waiting time, which is independent of gaps.
     let waited_ns = number(&found["run_delay_ns"])?;
     ensure!(waited_ns >= busy_ns * 5, "{found}");
-    // A virtual machine's host may take the core for longer than the busy thread does.
+    // The host of a virtual machine may take the core for longer than the busy thread.
     let longest = found["longest"].as_array().context("no longest gaps")?;
     ensure!(longest.iter().any(|gap| gap["by_threads"] == true), "{longest:?}");
 
     let limited = [&spin[..], &["--fail-if", "gap>1ms"]].concat();
-    let output = while_busy(core, || host(&limited))?;
+    let output = run_while_busy(core, || host(&limited))?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     Ok(())
 }
 
-/// Of the eight steps and the exchanges each has figures in the order in which they must be, and no
-/// process is left.
+/// All eight steps and the exchanges have plausible times.
 pub(crate) fn switches_are_measured_by_every_method() -> Result<()> {
     let directory = TempDir::new()?;
     let page = directory.path().join("switch.html");
     let page = page.to_str().context("no text")?;
-    let result = measured(&["switch", "-n", "500", "-r", "3", "--html", page])?;
+    let result = measure(&["switch", "-n", "500", "-r", "3", "--html", page])?;
     ensure!(result["schema"] == "horolog.host-switch/2", "{result}");
     for steps in result["steps"].as_array().context("no steps")? {
         let repetitions = steps["repetitions"].as_array().context("no repetitions")?;
@@ -148,11 +144,12 @@ pub(crate) fn switches_are_measured_by_every_method() -> Result<()> {
         for repetition in repetitions {
             ensure!(number(&repetition["switches"])? >= 495, "{repetition}");
             let [alone, both] = ["loop_ns", "turns_ns"].map(|name| number(&repetition[name]));
-            ensure!(both? > alone?, "a turn takes longer than its call: {repetition}");
+            ensure!(both? > alone?, "a turn is shorter than its call: {repetition}");
         }
-        let figure = |name: &str| steps[name].as_f64().with_context(|| format!("{name}: {steps}"));
-        // Two switches and a call are more than one switch.
-        ensure!(figure("paper_ns")? > figure("per_switch_ns")?, "{steps}");
+        let value_of =
+            |name: &str| steps[name].as_f64().with_context(|| format!("{name}: {steps}"));
+        // Two switches and a call take longer than one switch.
+        ensure!(value_of("paper_ns")? > value_of("per_switch_ns")?, "{steps}");
     }
     let exchanges = result["exchanges"].as_array().context("no exchanges")?;
     let cores = affinity::allowed_cores()?.len().min(2);
@@ -165,14 +162,14 @@ pub(crate) fn switches_are_measured_by_every_method() -> Result<()> {
             ensure!(first["switches_per_turn"].as_f64() >= Some(0.95), "{first}");
         }
     }
-    ensure!(fs::read_to_string(page)?.contains("plot-turns-histogram"), "no page");
+    ensure!(fs::read_to_string(page)?.contains("plot-turns-histogram"), "no histogram");
     Ok(())
 }
 
 pub(crate) fn handlers_run_in_the_kernel_and_in_user_space() -> Result<()> {
     let core = last_core()?.to_string();
     let settings = ["interrupt", "-c", &core, "-n", "100", "-r", "5", "-t", "50ms"];
-    let result = measured(&settings)?;
+    let result = measure(&settings)?;
     let handlers = result["handlers"].as_array().context("no handlers")?;
     ensure!(handlers.len() == 3, "{handlers:?}");
     for handler in handlers {
@@ -180,15 +177,14 @@ pub(crate) fn handlers_run_in_the_kernel_and_in_user_space() -> Result<()> {
         ensure!(number(&handler["delay_ns"]["count"])? == 500, "{handler}");
         ensure!(handler["repetitions"].as_array().is_some_and(|all| all.len() == 5), "{handler}");
     }
-    // A thread is woken by the interrupt in which the kernel's handler could run already.
+    // A thread is woken by the interrupt in which the kernel handler runs.
     let least = |index: usize| number(&handlers[index]["delay_ns"]["min"]);
     let kernel = least(0)?;
     ensure!(kernel < least(1)? && kernel < least(2)?, "{kernel} {} {}", least(1)?, least(2)?);
     Ok(())
 }
 
-/// An ordinary user may load no program and have no real-time thread, where the machine's limits
-/// are the usual ones.
+/// With the usual limits, an ordinary user may load no BPF program and have no real-time thread.
 pub(crate) fn missing_privileges_are_reported() -> Result<()> {
     let user = UnprivilegedCopy::new()?;
     let run = |arguments: &[&str]| -> Result<Output> {
@@ -204,7 +200,7 @@ pub(crate) fn missing_privileges_are_reported() -> Result<()> {
     let stderr = String::from_utf8_lossy(&fifo.stderr);
     ensure!(fifo.status.code() == Some(3) && stderr.contains("nothing was measured"), "{stderr}");
     ensure!(String::from_utf8_lossy(&fifo.stdout).contains("not measured"), "{fifo:?}");
-    // What could be measured in part is no failure, and a limit says of what it is.
+    // A partial measurement is not a failure, and a limit names the failed combination.
     let part = run(&[&delay[..], &["other,fifo", "--fail-if", "p50>1ns"]].concat())?;
     let stderr = String::from_utf8_lossy(&part.stderr);
     ensure!(part.status.code() == Some(1), "{stderr}");

@@ -1,6 +1,6 @@
-//! Scenarios of real clients: Debian's chronyd and ntpdig read the server's time over both engines
-//! and both IP versions, and read the offset that a test server is configured to serve. chronyd
-//! never touches this machine's clock (`-x`).
+//! Scenarios of other clients: Debian's chronyd and ntpdig read the server's time and its
+//! configured offset, with both engines and IP versions. chronyd does not control this machine's
+//! clock (`-x`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Output;
@@ -16,43 +16,43 @@ use tempfile::TempDir;
 use crate::client;
 use crate::process::{Engine, Server, run_to_end, server_address};
 
-/// Longer than chronyd tries before it gives up.
+/// Longer than chronyd's own time limit.
 const CHRONYD_TIMEOUT: Duration = Duration::from_secs(40);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How far the clock of the same machine may seem to be off when read over a link. Readings lie
-/// some 10 µs apart; the rest is for a busy machine.
+/// Maximum error of a reading of this machine's own clock over a link, in seconds. Readings scatter
+/// by about 10 µs; the rest is a margin for a busy machine.
 const ERROR_MAX_S: f64 = 0.001;
 const TEST_OFFSET_S: f64 = 0.007;
 const TEST_OFFSET_ERROR_MAX_S: f64 = 0.000_5;
 const DRIFT_PPB: i64 = 20_000_000;
-/// Between the two readings that show a drift, which grows to 20 ms meanwhile.
+/// Time between the two readings of a drift, which grows to 20 ms in it.
 const DRIFT_TIME: Duration = Duration::from_secs(1);
 const DRIFT_ERROR_MAX_NS: i64 = 1_000_000;
 
-/// Lets chronyd in `host` read the time of `server` from four samples.
+/// Runs chronyd on `host` until it has read the time of `server` from four samples.
 pub(crate) fn chronyd(host: &LabHost, server: IpAddr) -> Result<Output> {
     let directory = TempDir::new()?;
     let pid_file = format!("pidfile {}", directory.path().join("chronyd.pid").display());
     let server = format!("server {server} iburst maxsamples 4");
     let mut command = host.command("chronyd");
-    // No configuration file, no user of its own, and no file outside this directory.
+    // Without a configuration file, and without files outside this directory.
     command.args(["-x", "-Q", "-u", "root", "-f", "/dev/null"]);
     command.args([server.as_str(), "cmdport 0", "bindcmdaddress /", pid_file.as_str()]);
     run_to_end(&mut command, CHRONYD_TIMEOUT)
 }
 
-/// What `chronyd -Q` reads: how far the server is ahead, in seconds.
+/// Returns the offset of the server that `chronyd -Q` reports, in seconds.
 pub(crate) fn offset_of(output: &Output) -> Result<f64> {
     let log = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "chronyd: {}: {log}", output.status);
     let (_, rest) = log
         .split_once("System clock wrong by ")
-        .with_context(|| format!("chronyd tells no offset: {log}"))?;
+        .with_context(|| format!("chronyd reports no offset: {log}"))?;
     let number = rest.split(' ').next().unwrap_or_default();
-    number.parse().with_context(|| format!("no number: {number}"))
+    number.parse().with_context(|| format!("not a number: {number}"))
 }
 
-/// Lets chronyd read a server of its own that is told these arguments, and checks what it reads.
+/// Starts a server with these arguments, and checks the offset that chronyd reads.
 fn chronyd_reads(
     engine: Engine,
     ipv6: bool,
@@ -69,11 +69,11 @@ fn chronyd_reads(
         "chronyd reads {offset_s} s instead of {expected_s} s"
     );
     let answered = answered_by_engine(&server, engine)?;
-    ensure!(answered > 0, "{engine:?} answered nothing: {}", server.status()?);
+    ensure!(answered > 0, "{engine:?} engine answered no request: {}", server.status()?);
     Ok(())
 }
 
-/// How many requests the engine in question answered itself.
+/// Number of requests that this engine has answered.
 fn answered_by_engine(server: &Server, engine: Engine) -> Result<u64> {
     let status = server.status()?;
     let count = match engine {
@@ -86,8 +86,8 @@ fn answered_by_engine(server: &Server, engine: Engine) -> Result<u64> {
     count.with_context(|| format!("no such counter: {status}"))
 }
 
-/// chronyd reads this machine's own time to within a millisecond, and an offset of 7 ms as one.
-/// Both at once, each in a lab of its own, because chronyd takes seconds for its samples.
+/// chronyd reads this machine's time within 1 ms, and a configured offset of 7 ms. Both run in
+/// parallel, in separate labs, because chronyd takes seconds for its samples.
 pub(crate) fn chronyd_reads_the_time(engine: Engine, ipv6: bool) -> Result<()> {
     let offset_ns = format!("{}", (TEST_OFFSET_S * 1e9) as i64);
     let ahead = ["--test-offset", offset_ns.as_str()];
@@ -103,7 +103,7 @@ pub(crate) fn chronyd_reads_the_time(engine: Engine, ipv6: bool) -> Result<()> {
     })
 }
 
-/// A server that was told to drift gains what it was told to.
+/// The server's time gains with the configured drift.
 pub(crate) fn a_test_drift_is_served(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -122,7 +122,7 @@ pub(crate) fn a_test_drift_is_served(engine: Engine) -> Result<()> {
     Ok(())
 }
 
-/// An SNTP client (RFC 4330's kind: one request, one reading) reads the time over both IP versions.
+/// An SNTP client with a single request (RFC 4330) reads the time over both IP versions.
 pub(crate) fn an_sntp_client_reads_the_time(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = [server_address(&lab, false)?, server_address(&lab, true)?];
@@ -131,11 +131,11 @@ pub(crate) fn an_sntp_client_reads_the_time(engine: Engine) -> Result<()> {
     for address in at {
         let mut command = lab.client().command("ntpdig");
         let output = run_to_end(command.arg("--json").arg(address.ip().to_string()), TIMEOUT)?;
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "ntpdig: {}: {complaint}", output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ntpdig: {}: {stderr}", output.status);
         let read: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         let offset_s = read["offset"].as_f64().with_context(|| format!("no offset: {read}"))?;
-        // What it calls its precision is how far it may be off by what the round trip took.
+        // The reported precision bounds the error due to the round trip.
         let precision_s =
             read["precision"].as_f64().with_context(|| format!("no precision: {read}"))?;
         ensure!((offset_s - TEST_OFFSET_S).abs() < ERROR_MAX_S.max(precision_s), "{read}");
@@ -144,24 +144,24 @@ pub(crate) fn an_sntp_client_reads_the_time(engine: Engine) -> Result<()> {
     Ok(())
 }
 
-/// Without `--local`, on a machine whose clock nobody synchronises, replies say so, and chronyd
-/// does not take the time from them.
+/// Without `--local` and with an unsynchronised machine clock, replies are unsynchronised and
+/// chronyd rejects them.
 pub(crate) fn an_unsynchronised_server_is_refused(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at: SocketAddr = server_address(&lab, false)?;
-    let _server = Server::start_as(lab.server(), engine, &[at], &[])?;
+    let _server = Server::start_without_local(lab.server(), engine, &[at], &[])?;
     let reply = client::query_from(lab.client(), at)?.header;
     let state = (reply.leap, reply.stratum);
     ensure!(state == (LeapIndicator::Unsynchronised, 0), "{reply:?}");
     ensure!(reply.reference_id == [0; 4] && reply.reference.to_bits() == 0, "{reply:?}");
     let output = chronyd(lab.client(), at.ip())?;
     let log = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success(), "chronyd took it: {log}");
+    ensure!(!output.status.success(), "chronyd accepted the time: {log}");
     ensure!(log.contains("No suitable source for synchronisation"), "{log}");
     Ok(())
 }
 
-/// What the command line says of the clock is what replies say.
+/// Replies contain the values of the command line.
 pub(crate) fn replies_carry_the_configured_values(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, true)?;
@@ -177,7 +177,7 @@ pub(crate) fn replies_carry_the_configured_values(engine: Engine) -> Result<()> 
     let reply = client::query_from(lab.client(), at)?.header;
     ensure!((reply.leap, reply.stratum) == (LeapIndicator::Insert, 2), "{reply:?}");
     ensure!(reply.reference_id == [192, 0, 2, 99], "{reply:?}");
-    // The short format has steps of 15 µs and is rounded up.
+    // The short format has a resolution of 15 µs and is rounded up.
     let fits = |field: Span, ms: i64| (0..16_000).contains(&(field - Span::from_ms(ms)).as_ns());
     ensure!(fits(reply.root_delay.to_span(), 3), "{reply:?}");
     ensure!(fits(reply.root_dispersion.to_span(), 5), "{reply:?}");

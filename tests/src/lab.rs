@@ -1,8 +1,8 @@
-//! Scenarios of private hosts: that a lab is what it says, that it works, and that it leaves
-//! nothing behind, however it ends. They need root.
+//! Scenarios of labs: hosts and links have the requested settings, datagrams cross, and nothing is
+//! left, however a lab ends. They need root.
 //!
-//! Two of them watch another process die. That process is the scenario runner itself, started
-//! again with [`HELPER`] as its first argument, upon which it has to call [`helper`].
+//! Two scenarios kill another process: the scenario runner itself, started with [`HELPER`] as its
+//! first argument, for which it calls [`helper`].
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -25,21 +25,21 @@ use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEndConfig, VethPai
 use crate::process::signal;
 use crate::xdp_relay_changes::{self, RELAY_HELPER};
 
-/// First argument that makes the runner one of the processes that these scenarios watch.
+/// First argument with which the runner executes [`helper`].
 pub(crate) const HELPER: &str = "lab-helper";
 
-/// Long enough for the kernel to take a namespace apart on a busy machine.
+/// Timeout of the kernel's removal of a namespace on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Its number on Linux (`signal(7)`).
+/// Number of SIGTERM on Linux (`signal(7)`).
 const SIGTERM: i32 = 15;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A named lab that is removed whatever happens.
-struct Named(String);
+/// Named lab that is removed when dropped.
+struct NamedLab(String);
 
-impl Named {
-    fn new(what: &str) -> Self {
-        Self(format!("check-{}-{what}", std::process::id()))
+impl NamedLab {
+    fn new(suffix: &str) -> Self {
+        Self(format!("check-{}-{suffix}", std::process::id()))
     }
 
     fn find(&self) -> Result<Option<LabSummary>> {
@@ -47,49 +47,55 @@ impl Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for NamedLab {
     fn drop(&mut self) {
-        // Most scenarios have removed it themselves.
+        // Ignored: most scenarios have removed the lab themselves.
         let _ = horolog_lab::remove_lab(&self.0);
     }
 }
 
-/// A child that is killed and reaped whatever happens.
-struct Killed(Child);
+/// Child process that is killed and reaped when dropped.
+struct KilledOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Datagrams cross the link in both directions, on IPv4 and IPv6, at once and without loss.
+/// Datagrams cross the link in both directions, over IPv4 and IPv6, from the start and without
+/// loss.
 pub(crate) fn datagrams_cross() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
-    ping(
+    exchange_datagrams(
         client,
         server,
         client.first_interface().ipv4.into(),
         server.first_interface().ipv4.into(),
     )?;
     let v6 = |host: &LabHost| host.first_interface().ipv6.context("no IPv6 address");
-    ping(client, server, v6(client)?.into(), v6(server)?.into())
+    exchange_datagrams(client, server, v6(client)?.into(), v6(server)?.into())
 }
 
-/// A client in the middle of three servers reaches each of them.
+/// A client in the middle of a star reaches each of three servers.
 pub(crate) fn a_star_reaches_every_server() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
     let names: Vec<&str> = lab.hosts().iter().map(|host| host.name.as_str()).collect();
     ensure!(names == ["client", "server", "server2", "server3"], "{names:?}");
     for (port, server) in lab.client().interfaces.iter().zip(&lab.hosts()[1..]) {
-        ping(lab.client(), server, port.ipv4.into(), server.first_interface().ipv4.into())?;
+        exchange_datagrams(
+            lab.client(),
+            server,
+            port.ipv4.into(),
+            server.first_interface().ipv4.into(),
+        )?;
     }
     Ok(())
 }
 
-fn ping(client: &LabHost, server: &LabHost, from: IpAddr, to: IpAddr) -> Result<()> {
+fn exchange_datagrams(client: &LabHost, server: &LabHost, from: IpAddr, to: IpAddr) -> Result<()> {
     let bind = |host: &LabHost, address: IpAddr| -> Result<UdpSocket> {
         let socket = host.run(|| UdpSocket::bind((address, 0)))??;
         socket.set_read_timeout(Some(TIMEOUT))?;
@@ -109,7 +115,7 @@ fn ping(client: &LabHost, server: &LabHost, from: IpAddr, to: IpAddr) -> Result<
     Ok(())
 }
 
-/// Interfaces have the queues that were asked for, and know each other across namespaces.
+/// Interfaces have the requested queues, and are each other's peers across namespaces.
 pub(crate) fn links_have_the_requested_settings() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let (client, server) = (lab.client(), lab.server());
@@ -130,11 +136,12 @@ pub(crate) fn links_have_the_requested_settings() -> Result<()> {
     ensure!(link.peer_index == Some(server.first_interface().index), "{link:?}");
     let nsid = netlink.nsid_of(server.netns.as_fd())?;
     ensure!(nsid.is_some() && link.peer_nsid == nsid, "{:?} is not {nsid:?}", link.peer_nsid);
-    ensure!(netlink.nsid_of(NetNs::anonymous()?.as_fd())?.is_none(), "a stranger has an nsid");
+    let unrelated = NetNs::anonymous()?;
+    ensure!(netlink.nsid_of(unrelated.as_fd())?.is_none(), "an unrelated namespace has an nsid");
     Ok(())
 }
 
-/// The driver's counters of a veth can be read, its queues and its merging of packets changed.
+/// The driver's counters of a veth can be read, and its queues and GRO can be changed.
 pub(crate) fn ethtool_works_on_veth() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let interface = lab.client().first_interface().name.clone();
@@ -166,7 +173,8 @@ pub(crate) fn ethtool_works_on_veth() -> Result<()> {
     })?
 }
 
-/// Routes say where packets go: to the other host, to this one, to the simulated clients, nowhere.
+/// Routes to the other host, to this host and to simulated clients are found, and missing routes
+/// are reported.
 pub(crate) fn routes_are_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
@@ -202,7 +210,8 @@ pub(crate) fn routes_are_found() -> Result<()> {
     Ok(())
 }
 
-/// Neighbours are known beforehand; one that is not is asked for; one that is not there is told.
+/// Neighbours of a lab are preset; others are resolved, and absent ones are reported as
+/// unreachable.
 pub(crate) fn neighbours_are_resolved() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
@@ -238,7 +247,7 @@ pub(crate) fn neighbours_are_resolved() -> Result<()> {
     Ok(())
 }
 
-/// Interfaces can be set up, renumbered, moved into another namespace, and deleted.
+/// Interfaces can be set up, changed, moved to another namespace and deleted.
 pub(crate) fn links_can_be_changed() -> Result<()> {
     let (here, there) = (NetNs::anonymous()?, NetNs::anonymous()?);
     let mut netlink = here.run(Netlink::open)??;
@@ -265,11 +274,11 @@ pub(crate) fn links_can_be_changed() -> Result<()> {
     let moved = far.link_by_name("a")?;
     far.delete_link(moved.index)?;
     ensure!(far.links()?.len() == 1, "lo alone should be left");
-    ensure!(netlink.links()?.len() == 1, "the peer should have gone as well");
+    ensure!(netlink.links()?.len() == 1, "the peer should be deleted as well");
     Ok(())
 }
 
-/// A lab without IPv6 has no IPv6 address, not even a link-local one.
+/// A lab without IPv6 has no IPv6 addresses, not even link-local ones.
 pub(crate) fn a_lab_without_ipv6_has_none() -> Result<()> {
     let lab = Lab::new(&LabConfig { ipv6: false, ..LabConfig::default() })?;
     for host in lab.hosts() {
@@ -280,20 +289,20 @@ pub(crate) fn a_lab_without_ipv6_has_none() -> Result<()> {
     Ok(())
 }
 
-/// Making a lab changes no interface, address or setting of the machine.
-pub(crate) fn nothing_outside_changes() -> Result<()> {
-    let before = outside()?;
+/// Creation and removal of a lab change no interface, address or setting of the machine.
+pub(crate) fn host_settings_stay_unchanged() -> Result<()> {
+    let before = host_settings()?;
     let lab = Lab::new(&LabConfig::default())?;
-    ensure!(outside()? == before, "making a lab changed the machine");
+    ensure!(host_settings()? == before, "making a lab changed the machine");
     let setting = "/proc/sys/net/ipv6/conf/all/accept_ra";
     let inside = lab.server().run(|| fs::read_to_string(setting))??;
     ensure!(inside.trim() == "0", "{setting} is {inside}");
     drop(lab);
-    ensure!(outside()? == before, "dropping a lab changed the machine");
+    ensure!(host_settings()? == before, "dropping a lab changed the machine");
     Ok(())
 }
 
-fn outside() -> Result<Vec<String>> {
+fn host_settings() -> Result<Vec<String>> {
     let mut netlink = Netlink::open()?;
     let mut facts: Vec<String> = netlink
         .links()?
@@ -307,9 +316,10 @@ fn outside() -> Result<Vec<String>> {
     Ok(facts)
 }
 
-/// A named lab is made, listed, used and removed; processes inside are told and left alone.
+/// A named lab is created, listed, used and removed; processes in it are reported and continue to
+/// run.
 pub(crate) fn a_named_lab_is_created_and_removed() -> Result<()> {
-    let lab = Named::new("round-trip");
+    let lab = NamedLab::new("round-trip");
     horolog_lab::create_lab(&lab.0, &LabConfig::default())?;
     let listed = lab.find()?.context("not listed")?;
     ensure!(listed.is_complete() && listed.hosts == ["client", "server"], "{listed:?}");
@@ -317,27 +327,27 @@ pub(crate) fn a_named_lab_is_created_and_removed() -> Result<()> {
     let mut command = horolog_lab::host_command(&lab.0, "client", "sh")?;
     let status = command.args(["-c", "grep -q veth0: /proc/net/dev && exit 7"]).status()?;
     ensure!(status.code() == Some(7), "{status}");
-    let became = helper_command(&["exec", &lab.0, "sh", "-c", "kill -TERM $$"])?.status()?;
-    ensure!(became.signal() == Some(SIGTERM), "exec must leave nothing in between: {became}");
+    let executed = helper_command(&["exec", &lab.0, "sh", "-c", "kill -TERM $$"])?.status()?;
+    ensure!(executed.signal() == Some(SIGTERM), "exec must replace the process: {executed}");
     let no_host = horolog_lab::host_command(&lab.0, "router", "true").map(drop);
     ensure!(matches!(no_host, Err(LabError::NoSuchHost { .. })), "{no_host:?}");
 
     let mut sleep = horolog_lab::host_command(&lab.0, "server", "sleep")?;
-    let mut sleep = Killed(die_with_parent(sleep.arg("60")).spawn()?);
+    let mut sleep = KilledOnDrop(die_with_parent(sleep.arg("60")).spawn()?);
     let downed = horolog_lab::remove_lab(&lab.0)?;
     ensure!(downed.hosts == ["client", "server"], "{downed:?}");
     let inside: Vec<u32> = downed.processes.iter().map(|process| process.pid).collect();
     ensure!(inside == [sleep.0.id()], "{downed:?}");
-    ensure!(sleep.0.try_wait()?.is_none(), "down must not kill");
+    ensure!(sleep.0.try_wait()?.is_none(), "removal killed a process");
     ensure!(lab.find()?.is_none(), "still listed");
     let again = horolog_lab::remove_lab(&lab.0);
     ensure!(matches!(again, Err(LabError::NotFound(_))), "{again:?}");
     Ok(())
 }
 
-/// A second lab of the same name is refused with the way out, and the first stays whole.
-pub(crate) fn up_twice_is_refused() -> Result<()> {
-    let lab = Named::new("twice");
+/// A second lab of the same name is refused with a hint, and the first stays complete.
+pub(crate) fn a_duplicate_lab_name_is_refused() -> Result<()> {
+    let lab = NamedLab::new("twice");
     horolog_lab::create_lab(&lab.0, &LabConfig::default())?;
     let Err(error) = horolog_lab::create_lab(&lab.0, &LabConfig::default()) else {
         bail!("a second lab called {} was made", lab.0);
@@ -348,14 +358,15 @@ pub(crate) fn up_twice_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// What a crash left of a lab is listed as such, stands in the way of a new one, and is removed.
+/// A lab that a crash left incomplete is listed as such, blocks creation of its name, and can be
+/// removed.
 pub(crate) fn a_partial_lab_is_removed() -> Result<()> {
-    let lab = Named::new("half");
+    let lab = NamedLab::new("half");
     horolog_lab::create_lab(&lab.0, &LabConfig { hosts: 3, ..LabConfig::default() })?;
     for host in ["client", "server"] {
         delete_named(&format!("horolog-{}-{host}", lab.0))?;
     }
-    // A process that dies between making the file and mounting the namespace leaves this.
+    // State of a process that ended between creation of the file and mount of the namespace.
     let unmounted = PathBuf::from(format!("/run/netns/horolog-{}-server3", lab.0));
     fs::write(&unmounted, "")?;
     let left = lab.find()?.context("not listed")?;
@@ -363,36 +374,36 @@ pub(crate) fn a_partial_lab_is_removed() -> Result<()> {
     let again = horolog_lab::create_lab(&lab.0, &LabConfig::default());
     ensure!(matches!(again, Err(LabError::Exists(_))), "{again:?}");
     let entered = horolog_lab::host_command(&lab.0, "server3", "true").map(drop);
-    ensure!(entered.is_err(), "a file that is no namespace was entered");
+    ensure!(entered.is_err(), "entered a file that is not a namespace");
     let downed = horolog_lab::remove_lab(&lab.0)?;
     ensure!(downed.hosts == left.hosts && !unmounted.exists(), "{downed:?}");
     ensure!(lab.find()?.is_none(), "something was left");
     Ok(())
 }
 
-/// SIGINT while a lab is being built leaves nothing, and while its names are given out leaves all
-/// of it or nothing.
+/// SIGINT during creation of a lab leaves nothing; while names are assigned, it leaves a complete
+/// lab or nothing.
 pub(crate) fn an_interrupted_up_leaves_no_partial_lab() -> Result<()> {
     const ATTEMPTS: usize = 5;
-    let lab = Named::new("interrupted");
-    // The largest lab takes longest to name, long enough for a signal to come in between.
+    let lab = NamedLab::new("interrupted");
+    // The largest lab takes long enough to name for a signal in between.
     let hosts = HOSTS_MAX.to_string();
     for while_naming in [false, true] {
         for _ in 0..ATTEMPTS {
-            let mut child = Killed(helper_command(&["up", &lab.0, &hosts])?.spawn()?);
+            let mut child = KilledOnDrop(helper_command(&["up", &lab.0, &hosts])?.spawn()?);
             if while_naming {
                 let started = Instant::now();
                 while lab.find()?.is_none() {
-                    ensure!(started.elapsed() < TIMEOUT, "no name was given out");
+                    ensure!(started.elapsed() < TIMEOUT, "no name was assigned");
                 }
             } else {
                 thread::sleep(POLL_INTERVAL);
             }
-            // The child may have ended by itself, but it is not reaped, so the pid is still its.
+            // The child may have ended by itself, but its PID is valid until it is reaped.
             signal(&child.0, "INT")?;
             child.0.wait()?;
             let left = lab.find()?.map_or(0, |left| left.hosts.len());
-            // It may have been through before the signal came.
+            // Creation may have completed before the signal.
             ensure!(left == 0 || left == HOSTS_MAX, "{left} hosts were left");
             if left > 0 {
                 horolog_lab::remove_lab(&lab.0)?;
@@ -402,21 +413,21 @@ pub(crate) fn an_interrupted_up_leaves_no_partial_lab() -> Result<()> {
     Ok(())
 }
 
-/// Kill -9 of a process that holds an anonymous lab leaves no namespace and no interface, although
-/// a program runs in it.
+/// SIGKILL of a process with an anonymous lab leaves no namespace and no interface, even while a
+/// program runs in the lab.
 pub(crate) fn a_killed_holder_leaves_nothing() -> Result<()> {
-    // The holder ties one interface of this namespace to each of its hosts. A veth goes when its
-    // peer's namespace goes, so what is left here tells whether the kernel took the hosts apart.
+    // The holder connects a veth from this namespace to each of its hosts. A veth disappears with
+    // the namespace of its peer, so the remaining ones show whether the hosts are removed.
     let watch = NetNs::anonymous()?;
     let mut command = helper_command(&["hold"])?;
     let child = watch.start_inside(&mut command).stdout(Stdio::piped()).spawn()?;
-    let mut child = Killed(child);
+    let mut child = KilledOnDrop(child);
     let stdout = child.0.stdout.take().context("no output")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
-    ensure!(line == "ready\n", "the holder said {line:?}");
+    ensure!(line == "ready\n", "the holder printed {line:?}");
     let mut netlink = watch.run(Netlink::open)??;
-    ensure!(netlink.links()?.len() == 3, "lo and two watched interfaces should be here");
+    ensure!(netlink.links()?.len() == 3, "lo and two watched interfaces expected");
     child.0.kill()?;
     child.0.wait()?;
     let started = Instant::now();
@@ -433,9 +444,9 @@ fn helper_command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// The other process: makes a named lab (`up NAME HOSTS`), holds an anonymous one (`hold`),
-/// becomes a program in the client host of a named one (`exec NAME PROGRAM...`), or relays
-/// (`relay INTERFACE INDEX`).
+/// Executes a helper action: creates a named lab (`up NAME HOSTS`), holds an anonymous lab
+/// (`hold`), executes a program on the client host of a named lab (`exec NAME PROGRAM...`), or
+/// relays (`relay INTERFACE INDEX`).
 pub(crate) fn helper(arguments: &[String]) -> Result<()> {
     match arguments {
         [action, name, hosts] if action == "up" => {
@@ -445,8 +456,10 @@ pub(crate) fn helper(arguments: &[String]) -> Result<()> {
             )?;
             Ok(())
         }
-        [action] if action == "hold" => match hold()? {},
-        [action, name, index] if action == RELAY_HELPER => xdp_relay_changes::hold(name, index),
+        [action] if action == "hold" => match hold_lab()? {},
+        [action, name, index] if action == RELAY_HELPER => {
+            xdp_relay_changes::hold_relay(name, index)
+        }
         [action, name, argv @ ..] if action == "exec" => {
             let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
             match horolog_lab::exec_in_host(name, "client", &argv)? {}
@@ -455,7 +468,7 @@ pub(crate) fn helper(arguments: &[String]) -> Result<()> {
     }
 }
 
-fn hold() -> Result<Infallible> {
+fn hold_lab() -> Result<Infallible> {
     let lab = Lab::new(&LabConfig::default())?;
     let mut netlink = Netlink::open()?;
     for host in lab.hosts() {

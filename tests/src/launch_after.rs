@@ -1,4 +1,4 @@
-//! Scenarios of `horolog after`: each dependency comes while it is waited for, or never does.
+//! Scenarios of `horolog after`: conditions are met while they are waited for, or never.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -17,12 +17,11 @@ use crate::process::{TIMEOUT, binary, run_to_end, signal};
 use crate::scenario::Need;
 use crate::{ROOT, launch_after, scenarios};
 
-/// Long enough for several tries, short for a test.
-const LATER: Duration = Duration::from_millis(250);
+/// Time until a condition is met: long enough for several checks.
+const DELAY: Duration = Duration::from_millis(250);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const UNSYNCHRONISED: &[Need] = &[Need::UnsynchronisedClock];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], launch_after:
         a_port_that_opens_later_is_waited_for,
@@ -45,16 +44,16 @@ fn after(arguments: &[&str]) -> Result<Output> {
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
-    str::from_utf8(bytes).context("no text")
+    str::from_utf8(bytes).context("output is not UTF-8")
 }
 
-/// The processes with this in their command lines.
+/// Returns the processes whose command lines contain `with`.
 pub(crate) fn processes(with: &str) -> Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        // One that has ended meanwhile has none.
+        // Empty if the process has ended meanwhile.
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&line).replace('\0', " ").contains(with) {
             found.push(pid);
@@ -63,7 +62,7 @@ pub(crate) fn processes(with: &str) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Waits until something holds, and gives up in the end.
+/// Waits until `holds` returns true; fails after a timeout.
 pub(crate) fn until(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !holds()? {
@@ -73,13 +72,13 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> 
     Ok(())
 }
 
-/// And the command runs then, with its own status.
+/// The command then runs, and determines the exit status.
 fn a_port_that_opens_later_is_waited_for() -> Result<()> {
     let directory = TempDir::new()?;
     let json = directory.path().join("after.json");
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let opener = thread::spawn(move || {
-        thread::sleep(LATER);
+        thread::sleep(DELAY);
         let listener = TcpListener::bind(free)?;
         listener.accept().map(drop)
     });
@@ -98,11 +97,11 @@ fn a_port_that_opens_later_is_waited_for() -> Result<()> {
     Ok(())
 }
 
-/// First the port refuses, then it is silent, then it answers.
+/// The port first refuses, then does not reply, then answers.
 fn a_server_that_answers_later_is_waited_for() -> Result<()> {
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let server = thread::spawn(move || {
-        thread::sleep(LATER / 2);
+        thread::sleep(DELAY / 2);
         let socket = UdpSocket::bind(free)?;
         let mut request = [0; 8];
         socket.recv_from(&mut request)?;
@@ -134,12 +133,12 @@ fn a_failing_command_is_retried() -> Result<()> {
     let output = after(&["--succeeds", &line, "--retry-interval", "10ms", "--json", "-", "-q"])?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(result["dependencies"][0]["tries"] == 3, "{result}");
-    ensure!(fs::read_to_string(&count)?.lines().count() == 3, "tried once more");
+    ensure!(fs::read_to_string(&count)?.lines().count() == 3, "number of tries is not 3");
     ensure!(output.stderr.is_empty(), "{output:?}");
     Ok(())
 }
 
-/// The command is not run, the tries that hang go, and each that did not hold is named.
+/// The command does not run, pending checks are killed, and each unmet condition is named.
 fn a_deadline_ends_the_wait_and_its_checks() -> Result<()> {
     let directory = TempDir::new()?;
     let (never, ran) = (directory.path().join("never"), directory.path().join("ran"));
@@ -151,7 +150,7 @@ fn a_deadline_ends_the_wait_and_its_checks() -> Result<()> {
     for expected in ["2 of 3 conditions not met", "it does not exist", "first try not finished"] {
         ensure!(stderr.contains(expected), "{expected}: {stderr}");
     }
-    until("what was tried is gone", || Ok(processes("sleep 61.25")?.is_empty()))
+    until("end of the pending check", || Ok(processes("sleep 61.25")?.is_empty()))
 }
 
 fn a_terminated_wait_leaves_nothing() -> Result<()> {
@@ -159,21 +158,21 @@ fn a_terminated_wait_leaves_nothing() -> Result<()> {
         [("TERM", Some(143), "61.5"), ("INT", Some(130), "61.75"), ("KILL", None, "61.875")]
     {
         let line = format!("exec sleep {marker}");
-        // Whoever runs this may ignore SIGINT, as shells do behind `&`, and a waiter would too.
+        // Shells ignore SIGINT for background commands, and `horolog` would inherit this.
         let mut command = Command::new("env");
         command.arg("--default-signal=INT").arg(binary()?);
         command.args(["after", "-q", "--succeeds", &line, "--", "true"]);
         let mut child = die_with_parent(&mut command).spawn()?;
         let sleep = format!("sleep {marker}");
-        let started = until("the try is there", || {
-            // The waiter has it in its own command line.
+        let started = until("start of the check", || {
+            // The command line of `horolog` contains the text as well.
             Ok(processes(&sleep)?.len() >= 2)
         });
         let signalled = started.and_then(|()| signal(&child, name));
         let ended = child.wait()?;
         signalled?;
         ensure!(ended.code() == status, "{name}: {ended:?}");
-        until("the try is gone", || Ok(processes(&sleep)?.is_empty()))?;
+        until("end of the check", || Ok(processes(&sleep)?.is_empty()))?;
     }
     Ok(())
 }
@@ -202,7 +201,7 @@ fn a_mount_that_appears_is_waited_for() -> Result<()> {
     Ok(())
 }
 
-/// A resolver waits for seconds, and this does not.
+/// The deadline holds although the resolver waits for 20 s.
 fn an_unresponsive_name_server_does_not_delay_the_deadline() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = lab.server().first_interface().ipv4;
@@ -218,7 +217,7 @@ fn an_unresponsive_name_server_does_not_delay_the_deadline() -> Result<()> {
     ensure!(output.status.code() == Some(1), "{output:?}");
     ensure!(text(&output.stdout)?.contains("first try not finished"), "{output:?}");
     unresponsive.set_nonblocking(true)?;
-    unresponsive.recv(&mut [0; 512]).context("the name server was not asked")?;
+    unresponsive.recv(&mut [0; 512]).context("the name server received no request")?;
     Ok(())
 }
 
@@ -232,7 +231,7 @@ fn impossible_conditions_are_refused() -> Result<()> {
         (&["--file", "/", "--json", "/nowhere/at/all"], 3, "cannot write /nowhere/at/all"),
         (&["-q", "--file", "/", "--", "/nowhere/at/all"], 127, "cannot run '/nowhere/at/all'"),
         (&["-q", "--file", "/", "--", "/etc/passwd"], 126, "cannot run '/etc/passwd'"),
-        // What is to run runs all the same.
+        // The command runs although the result cannot be written.
         (&["-q", "--file", "/", "--json", "/dev/full", "--", "true"], 0, "cannot write /dev/full"),
         (&["-q", "--file", "/", "--json", "/nowhere/a", "--", "true"], 0, "cannot write /nowhere"),
     ] {
@@ -242,13 +241,14 @@ fn impossible_conditions_are_refused() -> Result<()> {
         ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
         ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
-    without_reader(&["after", "--file", "/"])?;
-    without_reader(&["at", "--every", "5ms", "--count", "2"])?;
-    without_reader(&["at", "now", "--allow-past", "-c", "true"])
+    check_without_reader(&["after", "--file", "/"])?;
+    check_without_reader(&["at", "--every", "5ms", "--count", "2"])?;
+    check_without_reader(&["at", "now", "--allow-past", "-c", "true"])
 }
 
-/// With both outputs a pipe that nobody reads, and with both closed, a command does what it does.
-fn without_reader(arguments: &[&str]) -> Result<()> {
+/// Checks that a command succeeds with its outputs a pipe without a reader, and with its outputs
+/// closed.
+fn check_without_reader(arguments: &[&str]) -> Result<()> {
     let directory = TempDir::new()?;
     let status = directory.path().join("status");
     let piped = "to=$1; shift; { sleep 0.05; \"$@\"; echo $? > \"$to\"; } 2>&1 | true";

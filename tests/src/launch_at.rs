@@ -1,5 +1,5 @@
-//! Scenarios of `horolog at`: instants and series of them, jobs in the background, and what is
-//! refused. No test asserts how late anything is.
+//! Scenarios of `horolog at`: instants, series of instants, background jobs and refusals. No
+//! scenario checks latency.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,16 +16,15 @@ use crate::launch_after::{processes, until};
 use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
 use crate::{ROOT, launch_at, scenarios};
 
-/// Central Europe's time without the files that say so.
-const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
+/// POSIX time zone of Central Europe, independent of zone files.
+const CENTRAL_EUROPE: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], launch_at:
         lines_run_in_their_order_and_the_first_failure_is_passed_on,
-        a_series_is_on_its_grid,
+        instants_of_a_series_are_on_the_grid,
         overrun_instants_are_missed_and_counted,
-        a_signal_ends_it_and_its_programs,
+        a_signal_ends_the_wait_and_the_programs,
         invalid_instants_are_refused_in_one_line,
         a_job_waits_in_the_background_and_is_cancelled,
         a_job_runs_in_the_background,
@@ -45,11 +44,11 @@ fn at(arguments: &[&str]) -> Result<Output> {
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
-    str::from_utf8(bytes).context("no text")
+    str::from_utf8(bytes).context("output is not UTF-8")
 }
 
-/// With a queue of its own.
-fn queued(state: &Path, arguments: &[&str]) -> Result<Output> {
+/// Runs `horolog at` with its own job queue.
+fn run_queued(state: &Path, arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(binary()?);
     command.arg("at").args(arguments).env("XDG_STATE_HOME", state);
     let output = run_to_end(&mut command, TIMEOUT)?;
@@ -57,8 +56,8 @@ fn queued(state: &Path, arguments: &[&str]) -> Result<Output> {
     Ok(output)
 }
 
-fn listed(state: &Path) -> Result<Vec<Value>> {
-    let output = queued(state, &["list", "--backend", "process", "--json"])?;
+fn list_jobs(state: &Path) -> Result<Vec<Value>> {
+    let output = run_queued(state, &["list", "--backend", "process", "--json"])?;
     let list: Value = serde_json::from_slice(&output.stdout)?;
     Ok(list["jobs"].as_array().context("no jobs")?.clone())
 }
@@ -77,7 +76,7 @@ fn lines_run_in_their_order_and_the_first_failure_is_passed_on() -> Result<()> {
     for late in ["woken_late_ns", "started_late_ns"] {
         ensure!(result[late]["count"] == 1, "{late}: {result}");
     }
-    // Together, the second does not wait for the first one.
+    // With `--parallel`, the second command does not wait for the first.
     let fifo = directory.path().join("fifo");
     let (read, write) = (format!("read x < {0}", fifo.display()), fifo.display().to_string());
     let make = Command::new("mkfifo").arg(&fifo).status()?;
@@ -90,7 +89,7 @@ fn lines_run_in_their_order_and_the_first_failure_is_passed_on() -> Result<()> {
     Ok(())
 }
 
-fn a_series_is_on_its_grid() -> Result<()> {
+fn instants_of_a_series_are_on_the_grid() -> Result<()> {
     const EVERY_NS: i64 = 20_000_000;
     let output = at(&["--every", "20ms", "--count", "6", "--json", "-", "-q", "--", "true"])?;
     ensure!(output.status.success(), "{output:?}");
@@ -99,12 +98,12 @@ fn a_series_is_on_its_grid() -> Result<()> {
     ensure!(first_ns % EVERY_NS == 0 && result["every_ns"] == EVERY_NS, "{result}");
     ensure!(result["met"] == 6 && result["programs"][0]["runs"] == 6, "{result}");
     ensure!(result["woken_late_ns"]["count"] == 6, "{result}");
-    // From an instant that was, on the grid that it begins.
+    // A series from a past instant keeps the grid of that instant.
     let from = ["@1000000000.007", "--every", "20ms", "--count", "2", "--json", "-", "-q"];
     let result: Value = serde_json::from_slice(&at(&from)?.stdout)?;
     let first_ns = result["first_ns"].as_i64().context("no first instant")?;
     ensure!(first_ns % EVERY_NS == 7_000_000 && result["met"] == 2, "{result}");
-    // By TAI, whether the kernel knows it or not.
+    // On TAI, with or without the offset in the kernel.
     let tai = at(&["--every", "20ms", "--count", "2", "--tai", "--tai-offset", "37", "-q"])?;
     ensure!(matches!(tai.status.code(), Some(0 | 2)), "{tai:?}");
     Ok(())
@@ -112,10 +111,10 @@ fn a_series_is_on_its_grid() -> Result<()> {
 
 /// Prints a shell's nice value, real-time priority, policy (0 `SCHED_OTHER`, 1 `SCHED_FIFO`, 3
 /// `SCHED_BATCH`) and timer slack.
-const FACTS: &str = r#"cut -d" " -f19,40,41 /proc/$$/stat; cat /proc/$$/timerslack_ns"#;
+const SCHEDULING_SCRIPT: &str = r#"cut -d" " -f19,40,41 /proc/$$/stat; cat /proc/$$/timerslack_ns"#;
 
-/// What `at` prints and records, with a program in front of it that changes its scheduling.
-fn under(words: &[&str], arguments: &[&str]) -> Result<(Output, Value)> {
+/// Runs `at` through a program that changes its scheduling; returns its output and its result.
+fn run_under(words: &[&str], arguments: &[&str]) -> Result<(Output, Value)> {
     let directory = TempDir::new()?;
     let json = directory.path().join("at.json");
     let mut command = Command::new(words[0]);
@@ -127,31 +126,35 @@ fn under(words: &[&str], arguments: &[&str]) -> Result<(Output, Value)> {
 
 fn a_command_inherits_the_scheduling_of_its_starter() -> Result<()> {
     let facts = |words: &[&str], arguments: &[&str], line: &str| {
-        let (output, result) = under(words, &[arguments, &["-q", "-c", line]].concat())?;
+        let (output, result) = run_under(words, &[arguments, &["-q", "-c", line]].concat())?;
         ensure!(result["scheduling"] == "real-time" && result["memory_locked"] == true, "{result}");
         Ok((text(&output.stdout)?.to_owned(), result["head_start_ns"].as_u64()))
     };
     let plain = &["nice", "-n", "0"];
     let usual = fs::read_to_string("/proc/self/timerslack_ns")?;
-    let later = format!("sleep 0.05; {FACTS}");
-    // This may itself be nice.
+    let later = format!("sleep 0.05; {SCHEDULING_SCRIPT}");
+    // The scenario runner may itself have a nice value.
     let own = Command::new("nice").output()?.stdout;
     if text(&own)?.trim() == "0" {
         let ended = facts(plain, &[], &later)?;
         ensure!(ended == (format!("0 0 0\n{usual}"), Some(5_000_000)), "{ended:?}");
-        let (lasts, _) = facts(plain, &["--priority-hold", "500ms"], FACTS)?;
-        ensure!(lasts.starts_with("0 39 1\n"), "{lasts}");
-        // What is started meanwhile is ordinary.
-        let (child, _) =
-            facts(plain, &["--priority-hold", "500ms"], &format!("sh -c '{{ {FACTS}; }}'; :"))?;
+        let (held, _) = facts(plain, &["--priority-hold", "500ms"], SCHEDULING_SCRIPT)?;
+        ensure!(held.starts_with("0 39 1\n"), "{held}");
+        // Processes that the command starts are not real-time.
+        let (child, _) = facts(
+            plain,
+            &["--priority-hold", "500ms"],
+            &format!("sh -c '{{ {SCHEDULING_SCRIPT}; }}'; :"),
+        )?;
         ensure!(child.starts_with("0 0 0\n"), "{child}");
     }
-    let none = facts(plain, &["--priority-hold", "0ms"], FACTS)?;
+    let none = facts(plain, &["--priority-hold", "0ms"], SCHEDULING_SCRIPT)?;
     ensure!(none.0.ends_with(&format!(" 0 0\n{usual}")) && none.1.is_none(), "{none:?}");
-    // Another scheduling is what is given from the first, so that children have it as well.
-    let batch = facts(&["chrt", "--batch", "0", "nice", "-n", "7"], &[], FACTS)?;
+    // Any other scheduling of `at` is that of the command from the start, and its children inherit
+    // it.
+    let batch = facts(&["chrt", "--batch", "0", "nice", "-n", "7"], &[], SCHEDULING_SCRIPT)?;
     ensure!(batch.0.ends_with(&format!(" 0 3\n{usual}")) && batch.1.is_none(), "{batch:?}");
-    let fifo = facts(&["chrt", "--fifo", "7"], &[], FACTS)?;
+    let fifo = facts(&["chrt", "--fifo", "7"], &[], SCHEDULING_SCRIPT)?;
     ensure!(fifo.0.contains(" 7 1\n") && fifo.1.is_none(), "{fifo:?}");
     Ok(())
 }
@@ -160,13 +163,13 @@ fn refused_settings_are_reported_and_omitted() -> Result<()> {
     let bare = ["setpriv", "--bounding-set", "-sys_nice,-ipc_lock,-sys_resource", "--inh-caps"];
     let words = [&bare[..], &["-sys_nice,-ipc_lock,-sys_resource", "prlimit"]].concat();
     let words = [&words[..], &["--rtprio=0", "--memlock=65536"]].concat();
-    // The slack of a process is for those to read who could set it.
-    let (output, result) = under(&words, &["-c", "cut -d' ' -f19,40,41 /proc/$$/stat"])?;
+    // The timer slack of another process is readable only with the right to set it.
+    let (output, result) = run_under(&words, &["-c", "cut -d' ' -f19,40,41 /proc/$$/stat"])?;
     ensure!(result["scheduling"] == "ordinary" && result["memory_locked"] == false, "{result}");
     ensure!(text(&output.stdout)?.ends_with(" 0 0\n"), "{output:?}");
     let stderr = text(&output.stderr)?;
     for expected in ["SCHED_FIFO was refused", "Memory could not be locked"] {
-        // Before the instant, and in the report.
+        // Once before the instant, and once in the report.
         ensure!(stderr.matches(expected).count() == 2, "{expected}: {stderr}");
     }
     Ok(())
@@ -177,12 +180,12 @@ fn overrun_instants_are_missed_and_counted() -> Result<()> {
     let output = at(&[&series[..], &["--", "sleep", "0.05"]].concat())?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(result["met"] == 3 && result["programs"][0]["runs"] == 3, "{result}");
-    // Two behind each of the first two, or more on a busy machine.
+    // Two missed instants for each of the first two runs, or more on a busy machine.
     ensure!(result["missed"].as_u64().is_some_and(|missed| missed >= 4), "{result}");
     Ok(())
 }
 
-fn a_signal_ends_it_and_its_programs() -> Result<()> {
+fn a_signal_ends_the_wait_and_the_programs() -> Result<()> {
     let marker = "sleep 62.25";
     for (when, line) in [("now + 1 hour", "true"), ("now + 50 ms", "exec sleep 62.25")] {
         let mut command = Command::new(binary()?);
@@ -191,20 +194,18 @@ fn a_signal_ends_it_and_its_programs() -> Result<()> {
         let found = if line == "true" { "at -q now + 1 hour" } else { marker };
         let count = if line == "true" { 1 } else { 2 };
         let status = format!("/proc/{}/status", child.id());
-        let there =
-            until(
-                "it waits",
-                || Ok(blocks_terminate(&status)? && processes(found)?.len() >= count),
-            );
+        let there = until("start of the wait", || {
+            Ok(blocks_terminate(&status)? && processes(found)?.len() >= count)
+        });
         let signalled = there.and_then(|()| signal(&child, "TERM"));
         let ended = child.wait()?;
         signalled?;
         ensure!(ended.code() == Some(143), "{when}: {ended:?}");
     }
-    until("its program is gone", || Ok(processes(marker)?.is_empty()))
+    until("end of the program", || Ok(processes(marker)?.is_empty()))
 }
 
-/// Whether a process has got so far that a signal ends it in its own way (`proc_pid_status(5)`).
+/// Returns true if a process blocks SIGTERM, and thus handles it itself (`proc_pid_status(5)`).
 fn blocks_terminate(status: &str) -> Result<bool> {
     const TERMINATE: u64 = 1 << (15 - 1);
     let status = fs::read_to_string(status)?;
@@ -227,7 +228,7 @@ fn invalid_instants_are_refused_in_one_line() -> Result<()> {
         (&["cancel", "none"], 2, "no job 'none'"),
     ] {
         let mut command = Command::new(binary()?);
-        command.arg("at").args(arguments).env("TZ", BERLIN);
+        command.arg("at").args(arguments).env("TZ", CENTRAL_EUROPE);
         let output = run_to_end(&mut command, TIMEOUT)?;
         let stderr = text(&output.stderr)?;
         ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
@@ -241,10 +242,10 @@ fn a_job_waits_in_the_background_and_is_cancelled() -> Result<()> {
     let state = TempDir::new()?;
     let ran = state.path().join("ran").to_string_lossy().into_owned();
     let job = ["--detach", "--backend", "process", "now + 63 s", "--", "touch", &ran];
-    let output = queued(state.path(), &job)?;
+    let output = run_queued(state.path(), &job)?;
     let stdout = text(&output.stdout)?;
     ensure!(stdout.starts_with("job 1: ") && stdout.lines().count() == 1, "{stdout}");
-    let jobs = listed(state.path())?;
+    let jobs = list_jobs(state.path())?;
     ensure!(jobs.len() == 1 && jobs[0]["standing"] == "waiting", "{jobs:?}");
     ensure!(jobs[0]["programs"][0][0] == "touch", "{jobs:?}");
     let directory = state.path().join("horolog/at");
@@ -253,10 +254,13 @@ fn a_job_waits_in_the_background_and_is_cancelled() -> Result<()> {
         ensure!(found == mode, "{}: {found:o}", path.display());
     }
     let pid = jobs[0]["pid"].as_u64().context("no process")?;
-    let stdout = text(&queued(state.path(), &["cancel", "1"])?.stdout)?.to_owned();
+    let stdout = text(&run_queued(state.path(), &["cancel", "1"])?.stdout)?.to_owned();
     ensure!(stdout == "job 1: cancelled\n", "{stdout}");
-    ensure!(listed(state.path())?.is_empty() && !Path::new(&ran).exists(), "it is there");
-    until("its process is gone", || Ok(!Path::new(&format!("/proc/{pid}/exe")).exists()))?;
+    ensure!(
+        list_jobs(state.path())?.is_empty() && !Path::new(&ran).exists(),
+        "cancelled job is left"
+    );
+    until("end of its process", || Ok(!Path::new(&format!("/proc/{pid}/exe")).exists()))?;
     ensure!(fs::read_dir(&directory)?.next().is_none(), "files are left");
     Ok(())
 }
@@ -266,17 +270,17 @@ fn a_job_runs_in_the_background() -> Result<()> {
     let ran = state.path().join("ran");
     let line = format!("echo said; pwd > {}", ran.display());
     let job = ["--detach", "--backend", "process", "now + 100 ms", "--run", &line];
-    queued(state.path(), &job)?;
-    until("it ran", || Ok(ran.exists() && listed(state.path())?[0]["standing"] == "finished"))?;
-    let ended = &listed(state.path())?[0];
+    run_queued(state.path(), &job)?;
+    until("job end", || Ok(ran.exists() && list_jobs(state.path())?[0]["standing"] == "finished"))?;
+    let ended = &list_jobs(state.path())?[0];
     ensure!(ended["status"] == 0 && ended["ended"].is_string(), "{ended}");
     ensure!(ended["programs"][0][0] == *line && ended["first"].is_string(), "{ended}");
     let log = fs::read_to_string(state.path().join("horolog/at/1.log"))?;
     ensure!(log.starts_with("said\n") && log.contains("started"), "{log}");
     let own = std::env::current_dir()?;
-    ensure!(fs::read_to_string(&ran)?.trim_end() == own.to_string_lossy(), "another directory");
-    queued(state.path(), &["cancel", "--finished"])?;
-    ensure!(listed(state.path())?.is_empty(), "its output is there");
+    ensure!(fs::read_to_string(&ran)?.trim_end() == own.to_string_lossy(), "wrong directory");
+    run_queued(state.path(), &["cancel", "--finished"])?;
+    ensure!(list_jobs(state.path())?.is_empty(), "finished job is left");
     Ok(())
 }
 
@@ -286,60 +290,64 @@ fn running_and_waiting_jobs_are_distinguished() -> Result<()> {
     ensure!(Command::new("mkfifo").arg(&fifo).status()?.success(), "mkfifo");
     let line = format!("read x < {fifo}; exit 7");
     let detach = ["--detach", "--backend", "process", "--quiet"];
-    queued(state.path(), &[&detach[..], &["now + 1 s", "--run", &line]].concat())?;
-    let standing =
-        |expected: &str| until(expected, || Ok(listed(state.path())?[0]["standing"] == expected));
+    run_queued(state.path(), &[&detach[..], &["now + 1 s", "--run", &line]].concat())?;
+    let standing = |expected: &str| {
+        until(expected, || Ok(list_jobs(state.path())?[0]["standing"] == expected))
+    };
     standing("waiting")?;
     standing("running")?;
     fs::write(&fifo, "go\n")?;
     standing("finished")?;
-    let ended = &listed(state.path())?[0];
+    let ended = &list_jobs(state.path())?[0];
     ensure!(ended["status"] == 7 && ended["log"].is_null(), "{ended}");
-    let shown = text(&queued(state.path(), &["list", "--backend", "process"])?.stdout)?.to_owned();
+    let shown =
+        text(&run_queued(state.path(), &["list", "--backend", "process"])?.stdout)?.to_owned();
     ensure!(shown.contains(" with status 7 ") && shown.contains("exit 7"), "{shown}");
-    // What runs is ended with its commands, and what succeeds and says nothing leaves nothing.
-    queued(state.path(), &[&detach[..], &["now", "--allow-past", "--run", &line]].concat())?;
-    until("it runs", || Ok(listed(state.path())?[1]["standing"] == "running"))?;
-    queued(state.path(), &["cancel", "2"])?;
-    queued(state.path(), &[&detach[..], &["now", "--allow-past", "--", "true"]].concat())?;
-    until("it is over", || Ok(listed(state.path())?.len() == 1))?;
-    queued(state.path(), &["cancel", "--finished"])?;
-    ensure!(listed(state.path())?.is_empty(), "something is left");
-    let mut homeless = Command::new(binary()?);
+    // Cancellation of a running job ends its commands; a successful job without output leaves
+    // nothing.
+    run_queued(state.path(), &[&detach[..], &["now", "--allow-past", "--run", &line]].concat())?;
+    until("job start", || Ok(list_jobs(state.path())?[1]["standing"] == "running"))?;
+    run_queued(state.path(), &["cancel", "2"])?;
+    run_queued(state.path(), &[&detach[..], &["now", "--allow-past", "--", "true"]].concat())?;
+    until("job end", || Ok(list_jobs(state.path())?.len() == 1))?;
+    run_queued(state.path(), &["cancel", "--finished"])?;
+    ensure!(list_jobs(state.path())?.is_empty(), "finished jobs are left");
+    let mut without_home = Command::new(binary()?);
     let home = state.path().join("none");
-    homeless.args(["at", "--detach", "--backend", "process", "now + 1 h", "--", "true"]);
-    let output = run_to_end(homeless.env_remove("XDG_STATE_HOME").env("HOME", &home), TIMEOUT)?;
+    without_home.args(["at", "--detach", "--backend", "process", "now + 1 h", "--", "true"]);
+    let output = run_to_end(without_home.env_remove("XDG_STATE_HOME").env("HOME", &home), TIMEOUT)?;
     let stderr = text(&output.stderr)?;
     ensure!(output.status.code() == Some(3) && stderr.contains("not a directory"), "{output:?}");
-    ensure!(!home.exists(), "a home was made");
+    ensure!(!home.exists(), "home directory was created");
     Ok(())
 }
 
 fn a_killed_job_is_lost_and_no_other_is_affected() -> Result<()> {
     let state = TempDir::new()?;
-    queued(state.path(), &["--detach", "--backend", "process", "now + 64 s", "--", "true"])?;
+    run_queued(state.path(), &["--detach", "--backend", "process", "now + 64 s", "--", "true"])?;
     let file = state.path().join("horolog/at/1.json");
     let mut job: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     let pid = job["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no process")?;
     signal_to(pid, "KILL")?;
-    until("it is lost", || Ok(listed(state.path())?[0]["standing"] == "lost"))?;
-    // The number is another process's now: this one's.
+    until("job loss", || Ok(list_jobs(state.path())?[0]["standing"] == "lost"))?;
+    // The PID now belongs to another process, this one.
     job["pid"] = std::process::id().into();
     fs::write(&file, job.to_string())?;
-    ensure!(listed(state.path())?[0]["standing"] == "lost", "taken for another");
-    queued(state.path(), &["cancel", "1"])?;
-    // Half a file is told, and can be removed.
+    ensure!(list_jobs(state.path())?[0]["standing"] == "lost", "PID of another process");
+    run_queued(state.path(), &["cancel", "1"])?;
+    // A truncated file is listed as unreadable, and can be removed.
     fs::write(&file, &job.to_string()[..40])?;
-    ensure!(listed(state.path())?[0]["standing"] == "unreadable", "half a job");
-    queued(state.path(), &["cancel", "1"])?;
-    ensure!(listed(state.path())?.is_empty(), "it is there");
+    ensure!(list_jobs(state.path())?[0]["standing"] == "unreadable", "truncated file");
+    run_queued(state.path(), &["cancel", "1"])?;
+    ensure!(list_jobs(state.path())?.is_empty(), "cancelled job is left");
     Ok(())
 }
 
-/// A systemd that writes down what it is told, and none at all.
+/// Jobs are passed to systemd, here a script that records its arguments, and its errors are
+/// reported.
 fn systemd_receives_the_unit_of_a_job() -> Result<()> {
     let directory = TempDir::new()?;
-    let log = directory.path().join("told");
+    let log = directory.path().join("arguments");
     let script = |name: &str, rest: &str| -> Result<()> {
         let path = directory.path().join(name);
         let log = log.display();

@@ -1,6 +1,6 @@
-//! Scenarios of `horolog at --detach` with a systemd of their own: process 1 of namespaces for
-//! processes, mounts, networks and cgroups, with a handful of empty units and without the right to
-//! set the clock. Its changes to this machine are refused by a file system that is read-only.
+//! Scenario of `horolog at --detach` with a separate systemd: process 1 of its own PID, mount,
+//! network and cgroup namespaces, with a few empty units and without the right to set the clock. A
+//! read-only file system prevents changes to this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::{launch_systemd, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// What transient units ask for; all are empty.
+/// Targets that transient units require; all are empty.
 const TARGETS: [&str; 5] = ["sysinit", "basic", "timers", "shutdown", "default"];
 
-/// Of the first process, in its cgroup: makes the namespaces and becomes systemd.
-const START: &str = r#"
+/// Script of the first process: joins its cgroup, makes the namespaces and executes systemd.
+const BOOT_SCRIPT: &str = r#"
 echo $$ > "$2/cgroup.procs"
 exec unshare --fork --pid --mount --uts --ipc --net --cgroup --kill-child --propagation private \
     setpriv --bounding-set -sys_time,-sys_module,-mknod --inh-caps -sys_time,-sys_module,-mknod \
@@ -40,10 +40,10 @@ exec unshare --fork --pid --mount --uts --ipc --net --cgroup --kill-child --prop
     ' sh "$@"
 "#;
 
-/// What a service of it does: one job that runs, in words and by its own record, and one that waits
-/// and is cancelled.
-const INSIDE: &str = r#"
-cd "$1" && exec > said 2>&1
+/// Script of the service: a job that runs and writes a result, and a job that waits and is
+/// cancelled.
+const SERVICE_SCRIPT: &str = r#"
+cd "$1" && exec > transcript 2>&1
 "$2" at --detach 'now + 7 s' --json at.json -- sh -c 'pwd > ran; echo "$1" >> ran' sh '$HOME 50%'
 "$2" at --detach 'now + 1 hour' -c 'echo later'
 "$2" at list --json > list.json
@@ -55,39 +55,38 @@ later=$("$2" at list --backend systemd | sed -n 's/ .*echo later$//p')
 systemctl poweroff --force
 "#;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const NEEDS: &[Need] =
         &[Need::Root, Need::Systemd, Need::Peer("unshare"), Need::Peer("setpriv")];
     Vec::from(scenarios!(NEEDS, launch_systemd: a_real_systemd_runs_jobs))
 }
 
-/// Where this machine's tree of cgroups of the second version is.
+/// Returns the mount point of the cgroup2 file system, if any.
 pub(crate) fn cgroup_root() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     mounts.find(|mount| mount.get(2) == Some(&"cgroup2")).map(|mount| PathBuf::from(mount[1]))
 }
 
-/// The program itself, which no `PATH` names everywhere.
+/// Returns the path of systemd, which is in no usual `PATH`.
 pub(crate) fn systemd() -> Option<&'static Path> {
     let paths = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
     paths.into_iter().map(Path::new).find(|path| path.is_file())
 }
 
-/// A cgroup that goes, with those that were made in it, once its processes have ended.
+/// Cgroup that is removed when dropped, with its descendants, after its processes have ended.
 pub(crate) struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes one.
-    pub(crate) fn make() -> Result<Self> {
+    /// Creates a cgroup.
+    pub(crate) fn create() -> Result<Self> {
         let root = cgroup_root().context("no cgroup2 file system")?;
         let path = root.join(format!("horolog-systemd-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the cgroup.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -96,17 +95,17 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let began = Instant::now();
-        while remove(&self.0).is_err() && began.elapsed() < TIMEOUT {
+        while remove_recursively(&self.0).is_err() && began.elapsed() < TIMEOUT {
             thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-fn remove(directory: &Path) -> std::io::Result<()> {
+fn remove_recursively(directory: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
-            remove(&path)?;
+            remove_recursively(&path)?;
         }
     }
     fs::remove_dir(directory)
@@ -116,7 +115,7 @@ fn a_real_systemd_runs_jobs() -> Result<()> {
     let work = TempDir::new()?;
     let (units, inside) = (work.path().join("units"), work.path().join("inside"));
     fs::create_dir(&units)?;
-    fs::write(&inside, INSIDE)?;
+    fs::write(&inside, SERVICE_SCRIPT)?;
     for target in TARGETS {
         let wants = if target == "default" { "Wants=inside.service\n" } else { "" };
         let text = format!("[Unit]\nDefaultDependencies=no\n{wants}");
@@ -129,13 +128,13 @@ fn a_real_systemd_runs_jobs() -> Result<()> {
         binary()?.display()
     );
     fs::write(units.join("inside.service"), service)?;
-    let cgroup = Cgroup::make()?;
+    let cgroup = Cgroup::create()?;
     let mut command = Command::new("sh");
-    command.args(["-ec", START, "sh"]).arg(work.path()).arg(&cgroup.0);
+    command.args(["-ec", BOOT_SCRIPT, "sh"]).arg(work.path()).arg(&cgroup.0);
     let output = run_to_end(command.arg(systemd().context("no systemd")?), TIMEOUT)?;
     drop(cgroup);
-    let transcript = fs::read_to_string(work.path().join("said"))
-        .with_context(|| format!("its service did not run: {output:?}"))?;
+    let transcript = fs::read_to_string(work.path().join("transcript"))
+        .with_context(|| format!("service did not run: {output:?}"))?;
     check(work.path(), &transcript).with_context(|| transcript.clone())
 }
 
@@ -150,7 +149,7 @@ fn check(work: &Path, transcript: &str) -> Result<()> {
     ensure!(jobs.len() == 2 && jobs.iter().all(|job| job["keeper"] == "systemd"), "{list}");
     let by_systemd =
         transcript.lines().filter(|line| line.contains(", run by systemd; output: journalctl"));
-    ensure!(by_systemd.count() == 2, "not kept by systemd");
+    ensure!(by_systemd.count() == 2, "jobs are not run by systemd");
     let cancelled = transcript.lines().filter(|line| line.ends_with(": cancelled"));
     ensure!(cancelled.count() == 1 && transcript.ends_with("horolog: no jobs\n"), "not cancelled");
     Ok(())

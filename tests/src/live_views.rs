@@ -1,5 +1,5 @@
-//! Scenarios of whoever looks on at a terminal while something is measured: what stands there, the
-//! keys that end it, and the terminal as it was before.
+//! Scenarios of live views on a terminal: their content, the keys that end a run, and the restored
+//! terminal.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,18 +15,17 @@ use horolog_sys::pseudo_terminal::PseudoTerminal;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::{has, load, parse};
-use crate::path_tcp::{address, far_end};
+use crate::load_command::{has_finding, load, parse};
+use crate::path_tcp::{far_end_address, start_far_end};
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
-use crate::server_nts::WithNts;
-use crate::usage_error::{USAGE, check};
+use crate::server_nts::NtsTestbed;
+use crate::usage_error::{USAGE, check_refusal};
 use crate::{ROOT, live_views, scenarios};
 
 const ROWS: usize = 40;
 const COLUMNS: usize = 120;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, live_views:
         a_load_run_is_shown_live_and_its_table_follows,
@@ -39,22 +38,27 @@ pub(crate) fn all() -> Vec<Trial> {
     ))
 }
 
-/// What a terminal shows, as far as programs here draw: text at places, and whether it is the
-/// other screen that is drawn on.
+/// Screen of a terminal, for the output of the live views: characters by position, and switches to
+/// the alternate screen.
 pub(crate) struct Screen {
     cells: Vec<Vec<char>>,
     at: (usize, usize),
-    /// The other screen was taken and given back so many times.
-    pub(crate) taken: usize,
-    pub(crate) restored: usize,
+    /// Number of switches to the alternate screen, and (`restored`) back.
+    pub(crate) alternate_count: usize,
+    pub(crate) restored_count: usize,
 }
 
 impl Screen {
     fn new() -> Self {
-        Self { cells: vec![vec![' '; COLUMNS]; ROWS], at: (0, 0), taken: 0, restored: 0 }
+        Self {
+            cells: vec![vec![' '; COLUMNS]; ROWS],
+            at: (0, 0),
+            alternate_count: 0,
+            restored_count: 0,
+        }
     }
 
-    /// Draws what came, and returns what is left of a sequence that has not ended.
+    /// Draws text with complete control sequences.
     fn draw(&mut self, text: &str) {
         let mut rest = text.chars();
         while let Some(character) = rest.next() {
@@ -75,7 +79,8 @@ impl Screen {
         self.at.1 += 1;
     }
 
-    /// A control sequence (ECMA-48, section 5.4): CUP, ED and the other screen of xterm.
+    /// Executes a control sequence (ECMA-48, section 5.4): CUP, ED and the alternate screen of
+    /// xterm.
     fn control(&mut self, rest: &mut std::str::Chars<'_>) {
         let sequence = rest.as_str();
         let end = sequence[1..].find(|c: char| ('@'..='~').contains(&c)).map_or(0, |end| end + 1);
@@ -88,8 +93,8 @@ impl Screen {
                 self.at = (index(row), index(column));
             }
             (Some('J'), _) => self.cells = vec![vec![' '; COLUMNS]; ROWS],
-            (Some('h'), "?1049") => self.taken += 1,
-            (Some('l'), "?1049") => self.restored += 1,
+            (Some('h'), "?1049") => self.alternate_count += 1,
+            (Some('l'), "?1049") => self.restored_count += 1,
             _ => {}
         }
     }
@@ -101,7 +106,7 @@ impl Screen {
     }
 }
 
-/// A program whose keys and standard error are a terminal's, and its standard output if asked for.
+/// Program on a pseudo-terminal, with standard output optionally in a file.
 pub(crate) struct LiveTerminal {
     child: Child,
     terminal: PseudoTerminal,
@@ -111,14 +116,14 @@ pub(crate) struct LiveTerminal {
 }
 
 impl LiveTerminal {
-    /// One whose standard output is a file.
+    /// Starts a program with standard output in a file.
     pub(crate) fn start(command: Command) -> Result<Self> {
         let directory = TempDir::new()?;
         let stdout = fs::File::create(directory.path().join("stdout"))?;
         Self::start_to(command, directory, Some(stdout))
     }
 
-    /// One that has nothing but the terminal.
+    /// Starts a program with standard output on the terminal.
     pub(crate) fn start_alone(command: Command) -> Result<Self> {
         Self::start_to(command, TempDir::new()?, None)
     }
@@ -139,15 +144,15 @@ impl LiveTerminal {
         Ok(Self { child, terminal, bytes: Vec::new(), screen: Screen::new(), directory })
     }
 
-    /// Takes in what was drawn.
+    /// Reads and draws the output so far.
     fn read_terminal(&mut self) {
         let mut buffer = [0; 4_096];
         while let Ok(len @ 1..) = self.terminal.read(&mut buffer) {
             self.bytes.extend_from_slice(&buffer[..len]);
         }
-        // Whole sequences only: the rest waits for its end.
-        let is_cut = self.bytes.iter().rev().take(16).position(|byte| *byte == b'\x1b');
-        let keep = is_cut.map_or(self.bytes.len(), |back| self.bytes.len() - back - 1);
+        // Only complete sequences are drawn; the rest is kept for the next call.
+        let last_escape = self.bytes.iter().rev().take(16).position(|byte| *byte == b'\x1b');
+        let keep = last_escape.map_or(self.bytes.len(), |back| self.bytes.len() - back - 1);
         let whole = match std::str::from_utf8(&self.bytes[..keep]) {
             Ok(_) => keep,
             Err(error) => error.valid_up_to(),
@@ -156,16 +161,16 @@ impl LiveTerminal {
         self.screen.draw(&String::from_utf8_lossy(&drawn));
     }
 
-    /// Waits until a text stands there.
-    pub(crate) fn until(&mut self, there: impl Fn(&str) -> bool) -> Result<String> {
+    /// Waits until the screen satisfies `there`, and returns its text.
+    pub(crate) fn until(&mut self, is_shown: impl Fn(&str) -> bool) -> Result<String> {
         let begun = Instant::now();
         loop {
             self.read_terminal();
             let text = self.screen.text();
-            if there(&text) {
+            if is_shown(&text) {
                 return Ok(text);
             }
-            ensure!(begun.elapsed() < 2 * TIMEOUT, "it never came: {text}");
+            ensure!(begun.elapsed() < 2 * TIMEOUT, "expected text did not appear: {text}");
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -174,7 +179,7 @@ impl LiveTerminal {
         Ok(self.terminal.write_all(keys.as_bytes())?)
     }
 
-    /// Waits for its end and returns the status and what went to standard output.
+    /// Waits for the end; returns the exit status, the content of standard output, and the screen.
     pub(crate) fn end(mut self) -> Result<(i32, String, Screen)> {
         let begun = Instant::now();
         loop {
@@ -188,7 +193,7 @@ impl LiveTerminal {
                 let screen = std::mem::replace(&mut self.screen, Screen::new());
                 return Ok((status.code().context("no status")?, stdout, screen));
             }
-            ensure!(begun.elapsed() < 2 * TIMEOUT, "it does not end: {}", self.screen.text());
+            ensure!(begun.elapsed() < 2 * TIMEOUT, "program did not end: {}", self.screen.text());
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -201,8 +206,8 @@ impl Drop for LiveTerminal {
     }
 }
 
-/// `horolog load ntp` with a terminal of its own.
-fn viewed_load(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
+/// Starts `horolog load ntp` on a pseudo-terminal.
+fn start_live_load(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
     let target = server_address(lab, false)?.to_string();
     let mut command = lab.client().command("setsid");
     command.arg("--ctty").arg(binary()?);
@@ -215,16 +220,16 @@ fn a_load_run_is_shown_live_and_its_table_follows() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
-    let mut run = viewed_load(&lab, &["-r", "1k-2k", "-t", "2"])?;
+    let mut run = start_live_load(&lab, &["-r", "1k-2k", "-t", "2"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("1.50 k/s"))?;
     for label in ["engine udp", "intended", "answered", "latency", "lateness", "total", "q ends"] {
         ensure!(text.contains(label), "{label}: {text}");
     }
-    // The first trial stands among those that are over.
+    // The first trial is in the list of completed ones.
     ensure!(text.contains("1.00 k/s") && text.contains("trial "), "{text}");
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0, "{status}: {stdout}");
-    ensure!((screen.taken, screen.restored) == (1, 1), "the terminal is not as it was");
+    ensure!((screen.alternate_count, screen.restored_count) == (1, 1), "terminal was not restored");
     let rows = stdout.lines().filter(|line| line.contains('%')).count();
     ensure!(rows >= 2 && stdout.contains("Highest trial without loss"), "{stdout}");
     Ok(())
@@ -238,51 +243,51 @@ fn keys_end_a_load_run_with_its_result() -> Result<()> {
         let json = TempDir::new()?;
         let path = json.path().join("result.json");
         let arguments = ["-r", "1k", "-t", "600", "--json", &path.display().to_string()];
-        let mut run = viewed_load(&lab, &arguments)?;
+        let mut run = start_live_load(&lab, &arguments)?;
         run.until(|text| text.contains("trial 1: 1.") || text.contains("trial 1: 2."))?;
         run.press(key)?;
         let (status, _, screen) = run.end()?;
-        ensure!(status == 0 && screen.restored == 1, "{key:?}: {status}");
+        ensure!(status == 0 && screen.restored_count == 1, "{key:?}: {status}");
         let result: LoadResult = parse(&fs::read(&path)?)?;
-        ensure!(has(&result, FindingCode::Interrupted), "{key:?}: {:?}", result.findings);
+        ensure!(has_finding(&result, FindingCode::Interrupted), "{key:?}: {:?}", result.findings);
         ensure!(result.trials.len() == 1 && result.trials[0].sent > 0, "{key:?}: {result:?}");
     }
-    // The second one ends it at once, and the terminal is given back all the same.
-    let mut run = viewed_load(&lab, &["-r", "1k", "-t", "600", "--timeout", "60s"])?;
+    // A second key ends the run at once, and the terminal is restored as well.
+    let mut run = start_live_load(&lab, &["-r", "1k", "-t", "600", "--timeout", "60s"])?;
     run.until(|text| text.contains("trial 1: 1.") || text.contains("trial 1: 2."))?;
     run.press("q")?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
-    // The first one may have been through by then.
-    ensure!([0, 130].contains(&status) && screen.restored >= 1, "{status}");
+    // The run may have ended after the first key.
+    ensure!([0, 130].contains(&status) && screen.restored_count >= 1, "{status}");
     Ok(())
 }
 
 fn an_nts_ke_load_is_shown_live_and_a_key_ends_it() -> Result<()> {
     let open = ["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"];
-    let nts = WithNts::start_on(Engine::Socket, &open)?;
+    let nts = NtsTestbed::start_on(Engine::Socket, &open)?;
     let directory = TempDir::new()?;
     let path = directory.path().join("result.json").display().to_string();
-    let viewed = |arguments: &[&str]| -> Result<LiveTerminal> {
+    let start_live = |arguments: &[&str]| -> Result<LiveTerminal> {
         let mut command = nts.lab.client().command("setsid");
         command.arg("--ctty").arg(binary()?).args(["load", "nts-ke", &nts.at.ip().to_string()]);
         command.args(["--live", "--no-store", "--timeout", "3s", "-c", "2", "--ca"]);
-        command.arg(nts.trust()).args(["--json", &path]).args(arguments);
+        command.arg(nts.certificate_path()).args(["--json", &path]).args(arguments);
         LiveTerminal::start(command)
     };
-    // The trials of a search, of which those that are over stand below.
-    let mut run = viewed(&["--search", "pdr", "-r", "20-40", "-t", "1"])?;
+    // Trials of a search; completed ones are listed below.
+    let mut run = start_live(&["--search", "pdr", "-r", "20-40", "-t", "1"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("latency      50% "))?;
     ensure!(text.contains("intended ") && text.contains("total "), "{text}");
     let (status, stdout, screen) = run.end()?;
-    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
+    ensure!(status == 0 && screen.restored_count == 1, "{status}: {}", screen.text());
     ensure!(stdout.lines().count() > 3, "{stdout}");
-    // Clients that go on until a key is pressed.
-    let mut run = viewed(&["-t", "600"])?;
+    // Clients that run until a key ends them.
+    let mut run = start_live(&["-t", "600"])?;
     run.until(|text| text.contains("trial 1: 1.") && text.contains("answered "))?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
-    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
+    ensure!(status == 0 && screen.restored_count == 1, "{status}: {}", screen.text());
     let result: NtsKeLoadResult = parse(&fs::read(&path)?)?;
     ensure!(result.trials[0].received > 0, "{result:?}");
     ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted), "{result:?}");
@@ -291,8 +296,8 @@ fn an_nts_ke_load_is_shown_live_and_a_key_ends_it() -> Result<()> {
 
 fn path_rows_are_shown_live() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _far = far_end(&lab, &[])?;
-    let at = address(&lab).to_string();
+    let _far = start_far_end(&lab, &[])?;
+    let at = far_end_address(&lab).to_string();
     for mode in [&["-r", "500"][..], &["--flows", "2"]] {
         let json = TempDir::new()?;
         let path = json.path().join("result.json").display().to_string();
@@ -304,16 +309,16 @@ fn path_rows_are_shown_live() -> Result<()> {
         let text = run.until(|text| is_second_row(text) && text.contains("sent"))?;
         ensure!(text.contains("latency      50% ") && text.contains("1 64 bytes"), "{text}");
         let (status, _, screen) = run.end()?;
-        ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
+        ensure!(status == 0 && screen.restored_count == 1, "{status}: {}", screen.text());
         let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
         ensure!(result["rows"].as_array().is_some_and(|rows| rows.len() == 2), "{result}");
     }
     Ok(())
 }
 
-/// `horolog path tcp` with a terminal of its own.
-fn viewed_tcp(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
-    let at = address(lab).to_string();
+/// Starts `horolog path tcp` on a pseudo-terminal.
+fn start_live_tcp(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
+    let at = far_end_address(lab).to_string();
     let mut command = lab.client().command("setsid");
     command.arg("--ctty").arg(binary()?).args(["path", "tcp", &at, "--live", "--no-store"]);
     command.args(arguments);
@@ -322,12 +327,12 @@ fn viewed_tcp(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
 
 fn tcp_rows_are_shown_live_and_a_key_ends_them() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _far = far_end(&lab, &[])?;
+    let _far = start_far_end(&lab, &[])?;
     let json = TempDir::new()?;
     let path = json.path().join("result.json").display().to_string();
     let mut run =
-        viewed_tcp(&lab, &["-t", "1500ms", "--both-directions", "-c", "2", "--json", &path])?;
-    // A row may have begun without a look at it yet: what it shows is waited for.
+        start_live_tcp(&lab, &["-t", "1500ms", "--both-directions", "-c", "2", "--json", &path])?;
+    // The view of a new row is empty until its first snapshot.
     for parts in [
         ["row 1 of 3 (latency 1 B)", "latency      50% ", "answered "],
         ["row 2 of 3 (out 65536 B): ", "1 latency 1 B", "retrans"],
@@ -336,16 +341,16 @@ fn tcp_rows_are_shown_live_and_a_key_ends_them() -> Result<()> {
         run.until(|text| parts.iter().all(|part| text.contains(part)))?;
     }
     let (status, _, screen) = run.end()?;
-    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
+    ensure!(status == 0 && screen.restored_count == 1, "{status}: {}", screen.text());
     let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
     let rows = ["latency", "bandwidth"].map(|of| result[of].as_array().map(Vec::len));
     ensure!(rows == [Some(1), Some(2)], "{result}");
-    // A key ends a run whose rows are long, and what there is by then is kept.
-    let mut run = viewed_tcp(&lab, &["-t", "1m", "--json", &path])?;
+    // A key ends a run with long rows and keeps the results so far.
+    let mut run = start_live_tcp(&lab, &["-t", "1m", "--json", &path])?;
     run.until(|text| text.contains("row 1 of 2 (latency 1 B): 1."))?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
-    ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
+    ensure!(status == 0 && screen.restored_count == 1, "{status}: {}", screen.text());
     let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
     ensure!(result["latency"][0]["round_trips"].as_u64() > Some(0), "{result}");
     ensure!(result["findings"].to_string().contains("interrupted"), "{result}");
@@ -354,8 +359,9 @@ fn tcp_rows_are_shown_live_and_a_key_ends_them() -> Result<()> {
 
 fn an_observed_port_is_shown_live_and_a_key_ends_it() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _far = far_end(&lab, &[])?;
-    let (target, port) = (address(&lab).to_string(), address(&lab).port().to_string());
+    let _far = start_far_end(&lab, &[])?;
+    let (target, port) =
+        (far_end_address(&lab).to_string(), far_end_address(&lab).port().to_string());
     for (more, answers) in [(&[][..], true), (&["--no-capture"], false)] {
         let mut command = lab.client().command("setsid");
         command.arg("--ctty").arg(binary()?).args(["path", "stall", "--watch", &port, "-t", "10m"]);
@@ -374,9 +380,9 @@ fn an_observed_port_is_shown_live_and_a_key_ends_it() -> Result<()> {
         ensure!(text.contains(" of 600.0 s") && text.contains("stalls over time, "), "{text}");
         watch.press("q")?;
         let (status, stdout, screen) = watch.end()?;
-        ensure!(status == 0 && screen.restored == 1, "{status}");
+        ensure!(status == 0 && screen.restored_count == 1, "{status}");
         let result: PathStallResult = parse(stdout.as_bytes())?;
-        let watched = result.watched.context("nothing was watched")?;
+        let watched = result.watched.context("no observed connections")?;
         let stalls = watched.connections.iter().map(|one| one.client_stalls + one.server_stalls);
         ensure!(stalls.sum::<u64>() >= 2, "{:?}", watched.connections);
         ensure!(result.findings.iter().any(|one| one.code == FindingCode::Interrupted));
@@ -388,11 +394,11 @@ fn a_live_view_without_a_terminal_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.to_string();
     let output = run_to_end(&mut load(lab.client(), &[&at, "--live"])?, TIMEOUT)?;
-    check(&output, USAGE, &["--live needs a terminal"])?;
+    check_refusal(&output, USAGE, &["--live needs a terminal"])?;
     for protocol in ["udp", "tcp"] {
         let mut command = lab.client().command(binary()?);
         let output = run_to_end(command.args(["path", protocol, &at, "--live"]), TIMEOUT)?;
-        check(&output, USAGE, &["--live needs a terminal"])?;
+        check_refusal(&output, USAGE, &["--live needs a terminal"])?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Scenarios of whole runs of `horolog load`: against Debian's chronyd and against `horolog serve`,
-//! whose own counters must agree, and against servers that lose requests in known ways. Nothing is
-//! timed: achieved rates are for the benchmarks.
+//! Scenarios of complete runs of `horolog load`: against Debian's chronyd and `horolog serve`,
+//! whose counters must agree with the result, and against servers that lose requests in known ways.
+//! Achieved rates are for the benchmarks.
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -20,17 +20,17 @@ use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Trial};
 use tempfile::TempDir;
 
-use crate::load_command::{ENGINES, check_sums, has, only_trial, result_of};
+use crate::load_command::{ENGINES, check_sums, has_finding, only_trial, result_of};
 use crate::process::{self, Server, run_to_end, server_address};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A rate that every server here holds, also while the machine does something else.
+/// Request rate that every server achieves, even on a busy machine.
 const RATE: &str = "5000";
 const TIME: &str = "0.2";
 const REQUESTS: u64 = 1_000;
 
-/// Debian's chronyd as a server, with a socket for chronyc and nothing outside its directory. It
-/// leaves this machine's clock alone (`-x`).
+/// Debian's chronyd as a server, with a command socket for chronyc, and files only in its own
+/// directory. It does not control this machine's clock (`-x`).
 pub(crate) struct Chronyd {
     process: RunningProgram,
     directory: TempDir,
@@ -38,7 +38,7 @@ pub(crate) struct Chronyd {
 
 impl Chronyd {
     pub(crate) fn start(host: &LabHost) -> Result<Self> {
-        // chronyd makes no socket where others may look in.
+        // chronyd refuses a socket directory that other users can read.
         let private = Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().permissions(private).tempdir()?;
         let path = |name: &str| directory.path().join(name).display().to_string();
@@ -47,12 +47,12 @@ impl Chronyd {
         command.args(["-x", "-d", "-u", "root", "-f", "/dev/null", "allow all", "local stratum 1"]);
         command.args(["cmdport 0", &format!("bindcmdaddress {socket}"), &format!("pidfile {pid}")]);
         let mut process = RunningProgram::start(&mut command)?;
-        let ready = || statistics(directory.path()).is_ok();
+        let ready = || read_statistics(directory.path()).is_ok();
         process.await_ready(TIMEOUT, ready)?;
         Ok(Self { process, directory })
     }
 
-    /// Where it takes commands.
+    /// Returns the path of the command socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("chronyd.sock")
     }
@@ -61,13 +61,13 @@ impl Chronyd {
         self.process.pid()
     }
 
-    /// What chronyc says of NTP packets: received, and dropped of these.
+    /// Returns chronyd's numbers of received NTP packets and of dropped ones among them.
     pub(crate) fn statistics(&self) -> Result<(u64, u64)> {
-        statistics(self.directory.path())
+        read_statistics(self.directory.path())
     }
 
-    /// What has become of requests: received by chronyd, dropped of these, and not received because
-    /// its socket was full, which the kernel counts.
+    /// Returns the numbers of requests that chronyd received, that it dropped of these, and that
+    /// overflowed its socket by the kernel's count.
     fn counters(&self, host: &LabHost, ipv6: bool) -> Result<[u64; 3]> {
         let (received, dropped) = self.statistics()?;
         let name = if ipv6 { "snmp6" } else { "snmp" };
@@ -79,8 +79,9 @@ impl Chronyd {
     }
 }
 
-/// What `chronyc serverstats` says of NTP packets: received, and dropped of these.
-fn statistics(directory: &Path) -> Result<(u64, u64)> {
+/// Returns the numbers of received NTP packets, and of dropped ones among them, from `chronyc
+/// serverstats`.
+fn read_statistics(directory: &Path) -> Result<(u64, u64)> {
     let mut command = Command::new("chronyc");
     command.arg("-h").arg(directory.join("chronyd.sock")).arg("serverstats");
     let output = run_to_end(&mut command, TIMEOUT)?;
@@ -88,15 +89,15 @@ fn statistics(directory: &Path) -> Result<(u64, u64)> {
     let number = |name: &str| -> Result<u64> {
         let line = text.lines().find(|line| line.starts_with(name));
         let number = line.and_then(|line| line.rsplit(' ').next());
-        let number = number.with_context(|| format!("chronyc tells no '{name}': {text}"))?;
+        let number = number.with_context(|| format!("chronyc reports no '{name}': {text}"))?;
         Ok(number.parse()?)
     };
     Ok((number("NTP packets received")?, number("NTP packets dropped")?))
 }
 
-/// chronyd counts as many requests as each engine says that it sent, and each engine as many
-/// replies as chronyd sent, over both IP versions.
-pub(crate) fn chronyd_counts_the_same() -> Result<()> {
+/// The requests and replies that each engine counts agree with the counts of chronyd, over both IP
+/// versions.
+pub(crate) fn generator_agrees_with_chronyd() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let chronyd = Chronyd::start(lab.server())?;
     for engine in ENGINES {
@@ -107,13 +108,13 @@ pub(crate) fn chronyd_counts_the_same() -> Result<()> {
                 [&target, "--engine", engine.name(), "-r", "2000-10000", "-x", "5", "-t", TIME];
             let result = result_of(lab.client(), &arguments)?;
             let after = chronyd.counters(lab.server(), ipv6)?;
-            let [received, dropped, overflown] = [0, 1, 2].map(|of: usize| after[of] - before[of]);
+            let [received, dropped, overflowed] = [0, 1, 2].map(|of: usize| after[of] - before[of]);
             let sum = |count: fn(&Trial) -> u64| result.trials.iter().map(count).sum::<u64>();
             ensure!(result.trials.len() == 2 && result.engine == engine, "{result:?}");
             let sent = sum(|trial| trial.sent);
             ensure!(
-                sent == received + overflown,
-                "{engine:?} sent {sent}, chronyd received {received} and missed {overflown}"
+                sent == received + overflowed,
+                "{engine:?} sent {sent}, chronyd received {received} and missed {overflowed}"
             );
             let replies = sum(|trial| trial.received);
             ensure!(replies == received - dropped, "{engine:?} received {replies} replies");
@@ -125,7 +126,7 @@ pub(crate) fn chronyd_counts_the_same() -> Result<()> {
     Ok(())
 }
 
-/// Every reply was valid and came once and in time.
+/// Checks that all replies were valid, unique and in time.
 fn check_clean(trial: &Trial) -> Result<()> {
     check_sums(trial)?;
     ensure!(trial.invalid.is_empty(), "invalid replies: {:?}", trial.invalid);
@@ -133,9 +134,9 @@ fn check_clean(trial: &Trial) -> Result<()> {
     Ok(())
 }
 
-/// What a server reports as received and answered by both of its engines; `None` while it does
-/// not answer.
-pub(crate) fn counters(status: &serde_json::Value) -> Option<ServerRequestCounts> {
+/// Returns the requests that both engines of a server received and answered; `None` if the status
+/// contains no counters.
+pub(crate) fn request_counts(status: &serde_json::Value) -> Option<ServerRequestCounts> {
     let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
     let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
         + count("/xdp_counters/answered_ipv6").unwrap_or(0);
@@ -145,17 +146,17 @@ pub(crate) fn counters(status: &serde_json::Value) -> Option<ServerRequestCounts
     })
 }
 
-/// `horolog serve` counts the same as each engine of the generator, over both IP versions and with
-/// clients in turn as well as scattered.
-pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
+/// The counts of `horolog serve` and of each engine of the generator agree, over both IP versions,
+/// with clients in turn and at random.
+pub(crate) fn generator_agrees_with_the_server(engine_of_server: process::Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
-    let server = Server::start(lab.server(), body, &addresses, &[])?;
+    let server = Server::start(lab.server(), engine_of_server, &addresses, &[])?;
     let server_counts = || {
         let status = server.status()?;
-        let counters = counters(&status).context("the server tells no counters")?;
+        let counters = request_counts(&status).context("the server reports no counters")?;
         let dropped = status.pointer("/counters/dropped").and_then(serde_json::Value::as_u64);
-        // What its sockets had no room for was sent to it as well.
+        // Requests that overflowed the server's sockets were sent as well.
         Ok::<_, anyhow::Error>((counters.received + dropped.unwrap_or(0), counters.answered))
     };
     for engine in ENGINES {
@@ -177,14 +178,14 @@ pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
             ensure!(
                 spacing.is_some()
                     || trial.sent == REQUESTS
-                    || has(&result, FindingCode::GeneratorBehind)
+                    || has_finding(&result, FindingCode::GeneratorBehind)
             );
         }
     }
     Ok(())
 }
 
-/// Watches a run and says nothing.
+/// Observer that never ends a run.
 struct NullObserver;
 
 impl LoadObserver for NullObserver {
@@ -193,9 +194,8 @@ impl LoadObserver for NullObserver {
     }
 }
 
-/// Runs a load by the library, which is told of the lab's namespaces and may ask the server, so
-/// that it can read all counters that there are.
-fn run_with_counters(
+/// Runs a load at one rate, with the counters of the lab's namespaces and of the server.
+fn run_at_rate(
     lab: &Lab,
     server: &Arc<Server>,
     target: SocketAddr,
@@ -205,12 +205,12 @@ fn run_with_counters(
     run_with_all_counters(
         lab,
         server,
-        LoadOptions { engine: Some(engine), ..at_one_rate(target, run)? },
+        LoadOptions { engine: Some(engine), ..options_at_rate(target, run)? },
     )
 }
 
-/// A run at one rate for so long.
-pub(crate) fn at_one_rate(
+/// Returns the options of a run at one rate.
+pub(crate) fn options_at_rate(
     target: SocketAddr,
     (rate, duration): (f64, Duration),
 ) -> Result<LoadOptions> {
@@ -218,7 +218,7 @@ pub(crate) fn at_one_rate(
     Ok(LoadOptions::new(target.to_string().parse()?, LoadProcedure::Ramp(ramp)))
 }
 
-/// Does that run, in which all counters are read that there are.
+/// Runs a load with the counters of the lab's namespaces and of the server.
 pub(crate) fn run_with_all_counters(
     lab: &Lab,
     server: &Arc<Server>,
@@ -227,7 +227,7 @@ pub(crate) fn run_with_all_counters(
     let queried = Arc::clone(server);
     let options = LoadOptions {
         namespaces: vec![lab.server().netns.clone()],
-        counter_source: Some(Box::new(move || counters(&queried.status().ok()?))),
+        counter_source: Some(Box::new(move || request_counts(&queried.status().ok()?))),
         ..options
     };
     Ok(lab.client().run(move || LoadRun::prepare(options)?.run(&mut NullObserver))??)
@@ -237,13 +237,15 @@ pub(crate) fn lost_at(trial: &Trial, location: LossLocation) -> u64 {
     trial.lost_at.get(&location).copied().unwrap_or(0)
 }
 
-/// What a server that is stopped midway has no room for is found at its sockets; what lies in
-/// them unanswered no counter tells. The counts add up, although the server does not tell its
-/// own.
-pub(crate) fn a_stopped_server_s_losses_are_found(body: process::Engine) -> Result<()> {
+/// Losses of a server that is stopped in the middle of a run are located at its sockets, except for
+/// requests that lie unread in them. The counts add up without the server's own.
+pub(crate) fn losses_of_a_stopped_server_are_located(
+    engine_of_server: process::Engine,
+) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let server = Server::start(lab.server(), body, &[at], &["--clock-expiry", "200ms"])?;
+    let server =
+        Server::start(lab.server(), engine_of_server, &[at], &["--clock-expiry", "200ms"])?;
     let server = Arc::new(server);
     let run = (100_000.0, Duration::from_millis(1_500));
     let result = thread::scope(|scope| {
@@ -251,7 +253,7 @@ pub(crate) fn a_stopped_server_s_losses_are_found(body: process::Engine) -> Resu
             thread::sleep(Duration::from_millis(300));
             server.signal("STOP")
         });
-        let result = run_with_counters(&lab, &server, at, LoadEngineKind::Packet, run);
+        let result = run_at_rate(&lab, &server, at, LoadEngineKind::Packet, run);
         stop.join().map_err(|_| anyhow::anyhow!("panicked"))??;
         server.signal("CONT")?;
         result
@@ -263,8 +265,8 @@ pub(crate) fn a_stopped_server_s_losses_are_found(body: process::Engine) -> Resu
     Ok(())
 }
 
-/// Replies that an XDP server sends back into an interface that does not take them are the
-/// generator's own loss, but for what lies in the two rings.
+/// Replies that an XDP server sends to an interface that does not receive them are lost at the
+/// generator's own ring, except for the content of two rings.
 pub(crate) fn a_full_receive_ring_is_found() -> Result<()> {
     const RING: u64 = 256;
     let lab = Lab::new(&LabConfig::default())?;
@@ -272,45 +274,46 @@ pub(crate) fn a_full_receive_ring_is_found() -> Result<()> {
     let arguments = ["--xdp-reply", "transmit"];
     let server = Server::start(lab.server(), process::Engine::Xdp, &[at], &arguments)?;
     let run = (20_000.0, Duration::from_millis(250));
-    let result = run_with_counters(&lab, &Arc::new(server), at, LoadEngineKind::Packet, run)?;
+    let result = run_at_rate(&lab, &Arc::new(server), at, LoadEngineKind::Packet, run)?;
     let trial = only_trial(&result)?;
     check_sums(trial)?;
     ensure!(trial.lost > 4 * RING && trial.lost == trial.sent, "{trial:?}");
     ensure!(lost_at(trial, LossLocation::OwnRing) + 2 * RING >= trial.lost, "{:?}", trial.lost_at);
-    ensure!(has(&result, FindingCode::ReceiveRingOverflow), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::ReceiveRingOverflow), "{:?}", result.findings);
     Ok(())
 }
 
-/// A flood that no server takes is lost at the server's interface or sockets, and what really
-/// left is what counts.
+/// A flood above the server's capacity is lost at its interface or sockets, and only requests that
+/// were sent are counted.
 pub(crate) fn a_flood_is_accounted_for() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    for body in process::Engine::ALL {
-        let server = Server::start(lab.server(), body, &[at], &["--threads", "1"])?;
+    for engine_of_server in process::Engine::ALL {
+        let server = Server::start(lab.server(), engine_of_server, &[at], &["--threads", "1"])?;
         let run = (20_000_000.0, Duration::from_millis(300));
-        let result = run_with_counters(&lab, &Arc::new(server), at, LoadEngineKind::Xdp, run)?;
+        let result = run_at_rate(&lab, &Arc::new(server), at, LoadEngineKind::Xdp, run)?;
         let trial = only_trial(&result)?;
         check_sums(trial)?;
         let planned = 6_000_000;
-        ensure!(trial.sent < planned, "nobody sends that many: {trial:?}");
-        ensure!(has(&result, FindingCode::GeneratorBehind), "{:?}", result.findings);
+        ensure!(trial.sent < planned, "the whole flood was sent: {trial:?}");
+        ensure!(has_finding(&result, FindingCode::GeneratorBehind), "{:?}", result.findings);
         ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
         let known = trial.lost - lost_at(trial, LossLocation::Unknown);
-        ensure!(known >= trial.lost / 2, "most of it is not known: {:?}", trial.lost_at);
+        ensure!(known >= trial.lost / 2, "most losses are not located: {:?}", trial.lost_at);
     }
     Ok(())
 }
 
-/// A schedule is sent to the last request, or the result says that the generator was behind, and
-/// the rate is that of what was sent.
+/// A schedule is sent completely, or a finding reports the delay of the generator, and the achieved
+/// rate is that of the requests sent.
 pub(crate) fn an_unsent_schedule_is_a_finding() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
     let target = at.ip().to_string();
     for engine in ENGINES {
-        // One that is held, one that does not divide a second, and one that nobody can hold.
+        // A rate that can be achieved, one that does not divide a second, and one above every
+        // engine's capacity.
         for (rate, seconds, planned) in
             [("2000", "0.25", 500), ("7k", "0.3", 2_100), ("20M", "0.05", 1_000_000)]
         {
@@ -326,12 +329,12 @@ pub(crate) fn an_unsent_schedule_is_a_finding() -> Result<()> {
 
 fn check_schedule(result: &LoadResult, trial: &Trial, planned: u64) -> Result<()> {
     check_sums(trial)?;
-    let behind = has(result, FindingCode::GeneratorBehind);
+    let behind = has_finding(result, FindingCode::GeneratorBehind);
     ensure!(trial.sent <= planned, "more than planned");
-    ensure!(trial.sent == planned || behind, "less than planned, without a doubt");
+    ensure!(trial.sent == planned || behind, "less than planned, without a finding");
     let is_slow = trial.achieved_rate < 0.999 * trial.intended_rate;
     ensure!(is_slow == behind || trial.sent < planned, "behind: {behind}");
-    // First and last request of a schedule lie one interval less than its duration apart.
+    // The first and last request of a schedule are one interval less than its duration apart.
     let sent_s = trial.sent as f64 / trial.achieved_rate;
     ensure!(sent_s > 0.9 * trial.duration_s && sent_s < trial.duration_s + 0.2, "{sent_s} s");
     Ok(())

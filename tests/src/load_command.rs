@@ -1,5 +1,5 @@
-//! Runs `horolog load` and other commands that measure, in a private host, and reads the results
-//! that they write. What has to hold of a result is for the scenarios.
+//! Runner of `horolog load` and other measuring commands on a lab host, and reader of their
+//! results, which scenarios check.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -16,32 +16,32 @@ use tempfile::TempDir;
 
 use crate::process::{self, binary, run_to_end};
 
-/// Longer than any load here takes, on a busy machine.
+/// Longer than any load here takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// A user without privileges, which every system has under this number.
+/// User ID without privileges that exists on every system.
 const UNPRIVILEGED_USER: &str = "65534";
 
-/// All engines that send.
+/// All engines of a load.
 pub(crate) const ENGINES: [LoadEngineKind; 3] =
     [LoadEngineKind::Udp, LoadEngineKind::Packet, LoadEngineKind::Xdp];
 
-/// `horolog load ntp TARGET ARGUMENTS` in a host, to be run.
+/// Returns the command `horolog load ntp TARGET ARGUMENTS` for a host.
 pub(crate) fn load(host: &LabHost, arguments: &[&str]) -> Result<Command> {
     let mut command = host.command(binary()?);
     command.args(["load", "ntp"]).args(arguments);
     Ok(command)
 }
 
-/// Runs a load to its end and returns its result, which has to be there.
+/// Runs a load to its end, which must succeed, and returns its result.
 pub(crate) fn result_of(host: &LabHost, arguments: &[&str]) -> Result<LoadResult> {
     let output = run_to_end(load(host, arguments)?.args(["--json", "-"]), TIMEOUT)?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "load {arguments:?}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "load {arguments:?}: {stderr}");
     parse(&output.stdout).with_context(|| format!("load {arguments:?}"))
 }
 
-/// Reads a result, in which nothing may stand that the record does not know.
+/// Parses a result; fails if it contains fields that the record lacks.
 pub(crate) fn parse<T>(json: &[u8]) -> Result<T>
 where
     T: serde::de::DeserializeOwned + serde::Serialize,
@@ -50,57 +50,57 @@ where
     let original: serde_json::Value = serde_json::from_slice(json)?;
     ensure!(
         serde_json::to_value(&result)? == original,
-        "the result holds what the record does not"
+        "the result has fields that the record lacks"
     );
     Ok(result)
 }
 
-/// The only trial of a result.
+/// Returns the only trial of a result.
 pub(crate) fn only_trial(result: &LoadResult) -> Result<&Trial> {
     ensure!(result.trials.len() == 1, "{} trials instead of one", result.trials.len());
     Ok(&result.trials[0])
 }
 
-/// The first doubt of this kind.
+/// Returns the first finding with this code.
 pub(crate) fn finding(result: &LoadResult, code: FindingCode) -> Result<&Finding> {
     let found = result.findings.iter().find(|finding| finding.code == code);
     found.with_context(|| format!("no finding {code:?} in {:?}", result.findings))
 }
 
-/// Whether a result has such a doubt.
-pub(crate) fn has(result: &LoadResult, code: FindingCode) -> bool {
+/// Returns true if a result has a finding with this code.
+pub(crate) fn has_finding(result: &LoadResult, code: FindingCode) -> bool {
     result.findings.iter().any(|finding| finding.code == code)
 }
 
-/// Checks that a trial's counts add up.
+/// Checks that the counts of a trial add up.
 pub(crate) fn check_sums(trial: &Trial) -> Result<()> {
     let Trial { sent, received, lost, .. } = *trial;
     let attributed = trial.lost_at.values().sum::<u64>();
     ensure!(
         received <= sent && received + lost == sent,
-        "{sent} sent, {received} received, {lost}"
+        "{sent} sent, {received} received, {lost} lost"
     );
-    ensure!(attributed == lost, "{lost} lost, at places {:?}", trial.lost_at);
+    ensure!(attributed == lost, "{lost} lost, by location {:?}", trial.lost_at);
     let lateness = trial.lateness_ns.as_ref().map_or(0, |lateness| lateness.count);
     let round_trips = trial.rtt_ns.as_ref().map_or(0, |rtt| rtt.count);
-    ensure!((lateness, round_trips) == (sent, received), "{lateness} sent, {round_trips} received");
+    ensure!((lateness, round_trips) == (sent, received), "{lateness} and {round_trips} samples");
     Ok(())
 }
 
-/// A program in a directory of its own, with its output in files there. It is killed with this
-/// value, and dies with the thread that started it.
-pub(crate) struct Started {
+/// Program in its own directory, with its output in files. It is killed when dropped, and when the
+/// thread that started it ends.
+pub(crate) struct StartedProgram {
     pub(crate) child: Child,
     directory: TempDir,
 }
 
-impl Started {
-    /// Starts a program in a fresh directory, which also takes its temporary files.
+impl StartedProgram {
+    /// Starts a program in a new directory, which it also uses for temporary files.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         Self::start_in(TempDir::new()?, command, None)
     }
 
-    /// The same with its standard output elsewhere.
+    /// Starts a program in a new directory, with another standard output.
     pub(crate) fn start_with(command: &mut Command, stdout: Stdio) -> Result<Self> {
         Self::start_in(TempDir::new()?, command, Some(stdout))
     }
@@ -114,13 +114,13 @@ impl Started {
         Ok(Self { child, directory })
     }
 
-    /// What stands in one of its files.
+    /// Returns the content of a file in the program's directory.
     pub(crate) fn read(&self, name: &str) -> Result<String> {
         let path = self.directory.path().join(name);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The names of its files, in order.
+    /// Returns the sorted names of the files in the program's directory.
     pub(crate) fn files(&self) -> Result<Vec<String>> {
         let entries = fs::read_dir(self.directory.path())?.collect::<Result<Vec<_>, _>>()?;
         let mut names: Vec<_> =
@@ -129,65 +129,65 @@ impl Started {
         Ok(names)
     }
 
-    /// Waits until `there` says so of what it printed on standard output and standard error.
-    pub(crate) fn wait_until(&mut self, there: impl Fn(&str, &str) -> bool) -> Result<()> {
+    /// Waits until `there` returns true for the standard output and standard error so far.
+    pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&str, &str) -> bool) -> Result<()> {
         let started = Instant::now();
-        while !there(&self.read("stdout")?, &self.read("stderr")?) {
+        while !is_ready(&self.read("stdout")?, &self.read("stderr")?) {
             let ended = self.child.try_wait()?;
-            ensure!(ended.is_none(), "it ended too early: {}", self.read("stderr")?);
-            ensure!(started.elapsed() < TIMEOUT, "it never came: {}", self.read("stderr")?);
+            ensure!(ended.is_none(), "program ended too early: {}", self.read("stderr")?);
+            ensure!(started.elapsed() < TIMEOUT, "output did not appear: {}", self.read("stderr")?);
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the program.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
         process::signal(&self.child, name)
     }
 
-    /// Waits for its end, and returns how long that took.
+    /// Waits for the end of the program; returns its exit status and the time waited.
     pub(crate) fn end(&mut self) -> Result<(ExitStatus, Duration)> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok((status, started.elapsed()));
             }
-            ensure!(started.elapsed() < TIMEOUT, "it does not end: {}", self.read("stderr")?);
+            ensure!(started.elapsed() < TIMEOUT, "program did not end: {}", self.read("stderr")?);
             thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedProgram {
     fn drop(&mut self) {
-        // One that has ended by itself is as well.
+        // Ignored: the program may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The binary where an ordinary user may run it, which may not be so where it was built.
+/// Copy of the binary that an unprivileged user may execute, unlike perhaps the original.
 pub(crate) struct UnprivilegedCopy {
     directory: TempDir,
 }
 
 impl UnprivilegedCopy {
-    /// Makes a directory that this user may write to, with a copy of the binary.
+    /// Creates a directory that the user may write to, with a copy of the binary.
     pub(crate) fn new() -> Result<Self> {
         let directory = TempDir::new()?;
         fs::copy(binary()?, directory.path().join("horolog"))?;
-        open(&directory.path().join("horolog"), 0o755)?;
-        open(directory.path(), 0o777)?;
+        set_mode(&directory.path().join("horolog"), 0o755)?;
+        set_mode(directory.path(), 0o777)?;
         Ok(Self { directory })
     }
 
-    /// Where the user may write.
+    /// Returns the path of a file in the directory, which the user may write to.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Completes a command to set the user's privileges (`setpriv`) to one that runs the binary.
+    /// Completes a `setpriv` command so that it runs the copy as the user.
     pub(crate) fn command(&self, mut setpriv: Command) -> Command {
         setpriv.args([
             "--reuid",
@@ -204,6 +204,6 @@ impl UnprivilegedCopy {
     }
 }
 
-fn open(path: &Path, mode: u32) -> Result<()> {
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
 }

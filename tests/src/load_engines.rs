@@ -1,6 +1,6 @@
-//! Scenarios of the load generator in private hosts: that each engine counts what a server of known
-//! behaviour did, says where the rest went, and refuses what cannot be with a message that helps.
-//! They need root. Nothing here is timed: speed is for the benchmarks.
+//! Scenarios of the engines of the load generator on lab hosts: each counts the replies of a server
+//! with known behaviour, locates losses, and refuses unreachable targets with a helpful message.
+//! They need root. Performance is for the benchmarks.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
@@ -19,14 +19,14 @@ use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Tria
 use horolog_sys::ethtool::set_gro;
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
-use crate::load_command::{finding, has, only_trial};
+use crate::load_command::{finding, has_finding, only_trial};
 
 const NTP_PORT: u16 = 123;
 const RATE: f64 = 5_000.0;
 const DURATION: Duration = Duration::from_millis(400);
 const REQUESTS: u64 = 2_000;
 
-/// A server in the lab that answers all requests but every `silent_every`-th, and counts.
+/// Server in the lab that counts requests, and answers all but every `unanswered_every`-th.
 struct Server {
     stop: Arc<AtomicBool>,
     received: Arc<AtomicU64>,
@@ -52,7 +52,7 @@ impl Server {
             while !stop.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
                 let count = received.fetch_add(1, Ordering::Relaxed) + 1;
-                let Some(reply) = answer(&buffer[..length]) else { continue };
+                let Some(reply) = reply_to(&buffer[..length]) else { continue };
                 if count % unanswered_every != 0 && socket.send_to(&reply, from).is_ok() {
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -81,7 +81,7 @@ impl Drop for Server {
     }
 }
 
-fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
+fn reply_to(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
     let (request, _) = Header::parse(request).ok()?;
     let reply = Header {
         mode: AssociationMode::Server,
@@ -113,7 +113,7 @@ fn options(target: IpAddr, engine: Option<LoadEngineKind>) -> Result<LoadOptions
     Ok(LoadOptions { engine, ..LoadOptions::new(target, LoadProcedure::Ramp(ramp)) })
 }
 
-/// Runs a load from the lab's client and returns the record, or why it did not begin.
+/// Runs a load from the lab's client; returns its result, or the error that prevented it.
 fn run(lab: &Lab, options: LoadOptions) -> Result<Result<LoadResult, LoadError>> {
     let namespaces = vec![lab.server().netns.clone()];
     let load =
@@ -121,7 +121,7 @@ fn run(lab: &Lab, options: LoadOptions) -> Result<Result<LoadResult, LoadError>>
     Ok(lab.client().run(load)?)
 }
 
-/// Everything is answered and counted, each request once.
+/// Checks that each request is answered and counted once.
 fn expect_all_answered(lab: &Lab, target: IpAddr, engine: LoadEngineKind) -> Result<()> {
     let _server = Server::start(lab, target, u64::MAX)?;
     let result = run(lab, options(target, Some(engine))?)??;
@@ -136,25 +136,25 @@ fn expect_all_answered(lab: &Lab, target: IpAddr, engine: LoadEngineKind) -> Res
     Ok(())
 }
 
-fn v6_of(lab: &Lab) -> Result<IpAddr> {
+fn server_ipv6(lab: &Lab) -> Result<IpAddr> {
     lab.server().first_interface().ipv6.map(IpAddr::from).context("no IPv6 address")
 }
 
-/// The packet engine's simulated clients ask over IPv4 and IPv6, and every reply is counted.
+/// The packet engine's simulated clients send over IPv4 and IPv6, and every reply is counted.
 pub(crate) fn packet_engine_counts_every_reply() -> Result<()> {
     let lab = new_lab()?;
     expect_all_answered(&lab, lab.server().first_interface().ipv4.into(), LoadEngineKind::Packet)?;
-    expect_all_answered(&lab, v6_of(&lab)?, LoadEngineKind::Packet)
+    expect_all_answered(&lab, server_ipv6(&lab)?, LoadEngineKind::Packet)
 }
 
-/// The udp engine asks over IPv4 and IPv6, and every reply is counted.
+/// The udp engine sends over IPv4 and IPv6, and every reply is counted.
 pub(crate) fn udp_engine_counts_every_reply() -> Result<()> {
     let lab = new_lab()?;
     expect_all_answered(&lab, lab.server().first_interface().ipv4.into(), LoadEngineKind::Udp)?;
-    expect_all_answered(&lab, v6_of(&lab)?, LoadEngineKind::Udp)
+    expect_all_answered(&lab, server_ipv6(&lab)?, LoadEngineKind::Udp)
 }
 
-/// Sources scattered over a whole network are answered and recognised as well.
+/// Replies to sources scattered over a whole network are recognised.
 pub(crate) fn random_sources_are_recognised() -> Result<()> {
     let lab = new_lab()?;
     let target = lab.server().first_interface().ipv4.into();
@@ -167,7 +167,7 @@ pub(crate) fn random_sources_are_recognised() -> Result<()> {
     Ok(())
 }
 
-/// What the server left unanswered is found at the server.
+/// Requests that the server did not answer are located at the server.
 pub(crate) fn unanswered_requests_are_lost_at_the_server() -> Result<()> {
     let lab = new_lab()?;
     let target = lab.server().first_interface().ipv4.into();
@@ -184,12 +184,12 @@ pub(crate) fn unanswered_requests_are_lost_at_the_server() -> Result<()> {
     Ok(())
 }
 
-/// What a socket that nobody reads had no room for is found at the socket.
-pub(crate) fn a_full_socket_is_found() -> Result<()> {
+/// Overflow of a socket that is not read is located at the socket.
+pub(crate) fn losses_at_a_full_socket_are_located() -> Result<()> {
     let lab = new_lab()?;
     let target: IpAddr = lab.server().first_interface().ipv4.into();
     let bind = || UdpSocket::bind((target, NTP_PORT));
-    let _deaf = lab.server().run(bind)??;
+    let _unread = lab.server().run(bind)??;
     let result = run(&lab, options(target, Some(LoadEngineKind::Packet))?)??;
     let trial = only_trial(&result)?;
     let lost_at = |location| trial.lost_at.get(&location).copied().unwrap_or(0);
@@ -199,8 +199,8 @@ pub(crate) fn a_full_socket_is_found() -> Result<()> {
     finding(&result, FindingCode::NoReplies).map(drop)
 }
 
-/// Without a way back to simulated clients, the route that is missing is named; an engine that was
-/// left open falls back to sockets, which need none.
+/// Without a route to simulated clients, the advice names the missing route; automatic selection
+/// falls back to the udp engine, which needs none.
 pub(crate) fn a_missing_return_route_is_named() -> Result<()> {
     let config = LabConfig { client_networks: Vec::new(), ..LabConfig::default() };
     let lab = Lab::new(&config)?;
@@ -222,10 +222,10 @@ pub(crate) fn a_missing_return_route_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Where the peer end of the veth takes no XDP frames, an engine that was left open is the next
-/// one, with the reason, and the in-kernel one is refused by it, over both families, from addresses
-/// of this host's choice and of the user's; where nothing answers, the best engine stays.
-pub(crate) fn xdp_frames_that_do_not_arrive_choose_the_next_engine() -> Result<()> {
+/// If the peer end of the veth takes no XDP frames, automatic selection falls back to the packet
+/// engine and reports the reason, and an explicit XDP engine is refused, over both IP versions,
+/// with selected and given source networks. If the target does not answer, the XDP engine stays.
+pub(crate) fn the_engine_falls_back_if_xdp_frames_do_not_arrive() -> Result<()> {
     let lab = new_lab()?;
     let interface = lab.server().first_interface().name.clone();
     let v4: IpAddr = lab.server().first_interface().ipv4.into();
@@ -237,12 +237,14 @@ pub(crate) fn xdp_frames_that_do_not_arrive_choose_the_next_engine() -> Result<(
     let unanswered = run(&lab, with(Some("10.64.0.0/10"), v4, None)?)??;
     ensure!(
         unanswered.engine == LoadEngineKind::Xdp,
-        "engine {:?} to a silent target",
+        "engine {:?} for an unresponsive target",
         unanswered.engine
     );
-    ensure!(!has(&unanswered, FindingCode::EngineFallback), "{:?}", unanswered.findings);
+    ensure!(!has_finding(&unanswered, FindingCode::EngineFallback), "{:?}", unanswered.findings);
     lab.server().run(|| set_gro(&interface, false))??;
-    for (target, network) in [(v4, "10.64.0.0/10"), (v6_of(&lab)?, "fdfe:686f:726f:6c6f::/96")] {
+    for (target, network) in
+        [(v4, "10.64.0.0/10"), (server_ipv6(&lab)?, "fdfe:686f:726f:6c6f::/96")]
+    {
         let _server = Server::start(&lab, target, u64::MAX)?;
         for network in [None, Some(network)] {
             let result = run(&lab, with(network, target, None)?)??;
@@ -264,7 +266,7 @@ pub(crate) fn xdp_frames_that_do_not_arrive_choose_the_next_engine() -> Result<(
     Ok(())
 }
 
-/// A port on which nobody listens is told from a server that is merely silent.
+/// A closed port is distinguished from a server that does not answer.
 pub(crate) fn a_closed_port_is_named() -> Result<()> {
     let lab = new_lab()?;
     let target = lab.server().first_interface().ipv4.into();
@@ -274,11 +276,11 @@ pub(crate) fn a_closed_port_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Each way in which a target cannot be reached has its own message of one line.
+/// Each cause of an unreachable target has its own message of one line.
 pub(crate) fn unreachable_targets_are_refused() -> Result<()> {
     let lab = new_lab()?;
     let server: IpAddr = lab.server().first_interface().ipv4.into();
-    let refuse = |target: IpAddr, hints: RouteHints, expected: &str| {
+    let check_refused = |target: IpAddr, hints: RouteHints, expected: &str| {
         let options = LoadOptions { hints, ..options(target, Some(LoadEngineKind::Packet))? };
         let message = match run(&lab, options)? {
             Ok(_) => bail!("{target} was loaded"),
@@ -289,18 +291,18 @@ pub(crate) fn unreachable_targets_are_refused() -> Result<()> {
     };
     let through = |interface: &str| RouteHints { interface: Some(interface.into()), mac: None };
     let elsewhere = [203, 0, 113, 9].into();
-    refuse(elsewhere, RouteHints::default(), "no route to 203.0.113.9")?;
-    refuse(server, through("nosuch0"), "'nosuch0' not found")?;
-    refuse(
+    check_refused(elsewhere, RouteHints::default(), "no route to 203.0.113.9")?;
+    check_refused(server, through("nosuch0"), "'nosuch0' not found")?;
+    check_refused(
         lab.client().first_interface().ipv4.into(),
         RouteHints::default(),
         "address of this host",
     )?;
-    // On the link by route, but nobody has the address. Fixed neighbours do not know it either.
+    // On the link by route, but without a host or a fixed neighbour entry.
     let client = lab.client();
     let absent: IpAddr = [198, 18, 7, 7].into();
     let route = horolog_sys::netlink::Prefix::host(absent);
     let index = client.first_interface().index;
     client.netlink()?.add_route(route, None, index)?;
-    refuse(absent, RouteHints::default(), "no MAC address for 198.18.7.7")
+    check_refused(absent, RouteHints::default(), "no MAC address for 198.18.7.7")
 }

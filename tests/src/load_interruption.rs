@@ -1,5 +1,4 @@
-//! Scenarios of loads that end early: whatever ends them, the measurements so far are in the
-//! result, and the result states what happened.
+//! Scenarios of loads that end early: the result contains the measurements so far and the cause.
 
 use std::time::Duration;
 
@@ -8,14 +7,13 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult};
 use libtest_mimic::Trial;
 
-use crate::load_command::{Started, check_sums, has, load, only_trial, parse};
+use crate::load_command::{StartedProgram, check_sums, has_finding, load, only_trial, parse};
 use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::scenario::Need;
 use crate::{load_interruption, scenarios};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const ROOT: &[Need] = &[Need::Root, Need::Peer("ip")];
     scenarios!(ROOT, load_interruption:
@@ -25,7 +23,7 @@ pub(crate) fn all() -> Vec<Trial> {
     .into()
 }
 
-/// A trial of an hour ends within seconds, and counts what it sent until then.
+/// A trial of an hour ends within seconds after an interrupt, with the counts so far.
 fn an_interrupt_ends_a_trial_in_its_middle() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -35,9 +33,9 @@ fn an_interrupt_ends_a_trial_in_its_middle() -> Result<()> {
         let arguments =
             [&*target, "--engine", engine, "-r", "1k", "-t", "3600", "--json", "r.json"];
         let before = server.status()?["counters"]["received"].as_u64().unwrap_or(0);
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        let mut run = StartedProgram::start(&mut load(lab.client(), &arguments)?)?;
         run.wait_until(|_, stderr| stderr.contains("loading"))?;
-        // It has asked several times by then.
+        // Until the server has received 200 requests.
         while server.status()?["counters"]["received"].as_u64().unwrap_or(0) < before + 200 {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -45,8 +43,12 @@ fn an_interrupt_ends_a_trial_in_its_middle() -> Result<()> {
         let (status, _) = run.end()?;
         ensure!(status.success(), "{engine}: {status}: {}", run.read("stderr")?);
         let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
-        ensure!(has(&result, FindingCode::Interrupted), "{engine}: {:?}", result.findings);
-        ensure!(!has(&result, FindingCode::GeneratorBehind), "{engine}: {:?}", result.findings);
+        ensure!(has_finding(&result, FindingCode::Interrupted), "{engine}: {:?}", result.findings);
+        ensure!(
+            !has_finding(&result, FindingCode::GeneratorBehind),
+            "{engine}: {:?}",
+            result.findings
+        );
         let trial = only_trial(&result)?;
         check_sums(trial)?;
         ensure!(trial.sent >= 100 && trial.duration_s < 60.0, "{engine}: {trial:?}");
@@ -54,7 +56,7 @@ fn an_interrupt_ends_a_trial_in_its_middle() -> Result<()> {
     Ok(())
 }
 
-/// The soak ends with an error, and its intervals are there.
+/// The soak ends with an error, and keeps its intervals.
 fn an_interface_that_goes_down_keeps_the_results_so_far() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -62,7 +64,7 @@ fn an_interface_that_goes_down_keeps_the_results_so_far() -> Result<()> {
     let target = at.to_string();
     let mut arguments = vec![&*target, "--engine", "packet", "-r", "1k", "--soak", "1h"];
     arguments.extend(["--interval", "1s", "--json", "r.json"]);
-    let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+    let mut run = StartedProgram::start(&mut load(lab.client(), &arguments)?)?;
     run.wait_until(|rows, _| rows.contains("0.00 s"))?;
     let interface = &lab.client().first_interface().name;
     let mut down = lab.client().command("ip");
@@ -73,7 +75,7 @@ fn an_interface_that_goes_down_keeps_the_results_so_far() -> Result<()> {
     ensure!(status.code() == Some(1), "{status}: {stderr}");
     ensure!(stderr.lines().last().is_some_and(|line| line.contains("ended early")), "{stderr}");
     let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
-    ensure!(has(&result, FindingCode::EngineFailed), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::EngineFailed), "{:?}", result.findings);
     let trial = only_trial(&result)?;
     ensure!(trial.sent > 0 && trial.received > 0, "{trial:?}");
     ensure!(result.series.is_some_and(|series| !series.points.is_empty()), "no series");

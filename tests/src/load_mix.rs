@@ -1,6 +1,6 @@
-//! Scenarios of loads that mix several kinds of requests: each kind is what it is alone, all of
-//! them together are counted as the servers count them, and trouble with one kind is found with
-//! that kind. Nothing is timed.
+//! Scenarios of loads that mix several kinds of requests: each kind is sent and answered as it is
+//! alone, the counts agree with those of the servers, and losses of one kind are reported for that
+//! kind. Nothing is timed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -14,16 +14,15 @@ use libtest_mimic::Trial;
 
 use crate::chronyd;
 use crate::load_command::{TIMEOUT, check_sums, only_trial, parse};
-use crate::load_modes::{NAME, certificate};
+use crate::load_modes::{SERVER_NAME, certificate};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
-use crate::ptp4l::{Ptp4l, Transport, gained};
+use crate::ptp4l::{Ptp4l, Transport, count_increase};
 use crate::scenario::Need;
-use crate::usage_error::{ENVIRONMENT, USAGE, case, expect_all};
+use crate::usage_error::{ENVIRONMENT, USAGE, case, check_all_refused};
 use crate::{load_mix, scenarios};
 
 const KEYS: &str = "1 SHA256 HEX:00112233445566778899aabbccddeeff\n";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const ROOT: &[Need] = &[Need::Root];
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
@@ -58,7 +57,7 @@ fn load(host: &LabHost, arguments: &[&str]) -> Result<LoadResult> {
     Ok(result)
 }
 
-/// All that was counted was counted with one of the parts, and each has its share.
+/// Checks that the counts of the parts add up to the trial's, and that each part has its share.
 fn check_parts(trial: &LoadTrial) -> Result<()> {
     check_sums(trial)?;
     let sum = |count: fn(&LoadTrial) -> u64| -> u64 {
@@ -82,19 +81,19 @@ fn check_parts(trial: &LoadTrial) -> Result<()> {
         let intended = trial.intended_rate * share;
         ensure!((part.intended_rate - intended).abs() < 1e-6 * intended, "{name}: {part:?}");
         let planned = intended * trial.duration_s;
-        // A generator that had no time to send everything says so by the rate.
+        // A generator that is behind sends fewer requests than planned, which the rate shows.
         ensure!(part.sent as f64 <= planned + 2.0, "{name}: {part:?}");
     }
     Ok(())
 }
 
-fn part<'a>(trial: &'a LoadTrial, name: &str) -> Result<&'a LoadTrial> {
+fn part_of<'a>(trial: &'a LoadTrial, name: &str) -> Result<&'a LoadTrial> {
     let part = trial.parts.iter().find(|part| part.name == name);
     Ok(&part.with_context(|| format!("no {name} in {trial:?}"))?.trial)
 }
 
-/// A chronyd with a key and a certificate, which it has in its directory.
-fn chronyd(host: &LabHost) -> Result<(chronyd::Client, tempfile::TempDir)> {
+/// Starts chronyd with a key and a certificate in a directory.
+fn chronyd(host: &LabHost) -> Result<(chronyd::ChronydClient, tempfile::TempDir)> {
     let files = tempfile::tempdir()?;
     let keys = files.path().join("chrony.keys");
     fs::write(&keys, KEYS)?;
@@ -106,11 +105,12 @@ fn chronyd(host: &LabHost) -> Result<(chronyd::Client, tempfile::TempDir)> {
         format!("ntsservercert {at}/cert.pem"),
         format!("ntsserverkey {at}/key.pem"),
     ]);
-    let chronyd = chronyd::Client::start(host, &lines.collect::<Vec<_>>(), |_: &Path| Ok(()))?;
+    let chronyd =
+        chronyd::ChronydClient::start(host, &lines.collect::<Vec<_>>(), |_: &Path| Ok(()))?;
     Ok((chronyd, files))
 }
 
-/// Each kind gets the replies that are its own, and chronyd's counters say the same of each.
+/// Each kind receives replies of its kind, and chronyd's counters agree.
 fn chronyd_agrees_on_each_kind_of_ntp() -> Result<()> {
     for engine in ["udp", "packet"] {
         let lab = Lab::new(&LabConfig::default())?;
@@ -121,7 +121,7 @@ fn chronyd_agrees_on_each_kind_of_ntp() -> Result<()> {
         let weights = "ntp=40,ntp-v3=10,ntp-interleaved=30,ntp-nts=15,ntp-mac=5";
         let mut arguments = vec![&*target, "--weights", weights, "-r", "1000", "-t", "1"];
         arguments.extend(["--engine", engine, "-c", "100", "--key", "1", "--keys", &keys]);
-        arguments.extend(["--nts", "--ca", &ca, "--nts-name", NAME, "--nts-sessions", "2"]);
+        arguments.extend(["--nts", "--ca", &ca, "--nts-name", SERVER_NAME, "--nts-sessions", "2"]);
         let result = load(lab.client(), &arguments)?;
         let trial = only_trial(&result)?;
         ensure!(trial.invalid.is_empty() && trial.received > 0, "{trial:?}");
@@ -135,21 +135,21 @@ fn chronyd_agrees_on_each_kind_of_ntp() -> Result<()> {
         ];
         ensure!(names == expected, "{names:?}");
         for (name, clients) in [("ntp", 40), ("ntp-interleaved", 30), ("ntp-mac", 5)] {
-            let part = part(trial, name)?;
+            let part = part_of(trial, name)?;
             ensure!(part.clients == clients, "{name}: {part:?}");
             ensure!(part.received * 10 >= part.sent * 9, "{name}: {part:?}");
         }
         // The first reply to each client is a basic one.
-        let interleaved = part(trial, "ntp-interleaved")?;
+        let interleaved = part_of(trial, "ntp-interleaved")?;
         ensure!(interleaved.responses.interleaved * 2 > interleaved.received, "{interleaved:?}");
-        let nts = part(trial, "ntp-nts")?;
+        let nts = part_of(trial, "ntp-nts")?;
         ensure!(nts.responses.nts == nts.received && nts.received > 0, "{nts:?}");
         ensure!(trial.authenticated.context("no class")?.sent == nts.sent, "{trial:?}");
         if trial.lost == 0 {
-            let [all, authentic] = [trial.sent, nts.sent + part(trial, "ntp-mac")?.sent]
+            let [all, authentic] = [trial.sent, nts.sent + part_of(trial, "ntp-mac")?.sent]
                 .map(|count| format!(": {count}"));
             let interleaved = format!(": {}", interleaved.responses.interleaved);
-            chronyd.await_signs(
+            chronyd.await_lines(
                 "serverstats",
                 &[
                     ("NTP packets received", &all),
@@ -162,8 +162,8 @@ fn chronyd_agrees_on_each_kind_of_ntp() -> Result<()> {
     Ok(())
 }
 
-/// By the packet engine two kinds of PTP at once, which share their ports, over IPv4 and IPv6; by
-/// sockets one.
+/// The packet engine and the XDP engine send several kinds of PTP at once over IPv4 and IPv6, with
+/// shared ports, and the udp engine one kind.
 fn ntp_and_ptp_are_loaded_together() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _server = Server::start(
@@ -187,15 +187,15 @@ fn ntp_and_ptp_are_loaded_together() -> Result<()> {
             let after = ptp4l.counts()?;
             let trial = only_trial(&result)?;
             ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
-            let delay = part(trial, "ptp-delay")?;
+            let delay = part_of(trial, "ptp-delay")?;
             ensure!(delay.responses.delay == delay.received && delay.received > 0, "{delay:?}");
-            let nsm = part(trial, "ptp-nsm").map_or((0, 0), |nsm| (nsm.sent, nsm.received));
+            let nsm = part_of(trial, "ptp-nsm").map_or((0, 0), |nsm| (nsm.sent, nsm.received));
             ensure!(engine == "udp" || nsm.1 > 0, "{trial:?}");
-            let requests = gained(&before, &after, "rx_Delay_Req")?;
+            let requests = count_increase(&before, &after, "rx_Delay_Req")?;
             let sent = delay.sent + nsm.0;
             ensure!(requests <= sent, "{requests} of {trial:?}");
             ensure!(trial.lost > 0 || requests == sent, "{requests} of {trial:?}");
-            if let Ok(unicast) = part(trial, "ptp-unicast") {
+            if let Ok(unicast) = part_of(trial, "ptp-unicast") {
                 ensure!(unicast.responses.grant == unicast.received, "{unicast:?}");
                 ensure!(unicast.received > 0, "{unicast:?}");
             }
@@ -204,7 +204,7 @@ fn ntp_and_ptp_are_loaded_together() -> Result<()> {
     Ok(())
 }
 
-/// A server that knows one kind only: the other one loses all, and the result says which it is.
+/// With a server of one kind only, all requests of the other kind are lost, and the table shows it.
 fn problems_are_attributed_to_their_kind() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -214,7 +214,7 @@ fn problems_are_attributed_to_their_kind() -> Result<()> {
     arguments.extend(["-r", "400", "-t", "0.5", "--timeout", "100ms"]);
     let result = load(lab.client(), &arguments)?;
     let trial = only_trial(&result)?;
-    let (ntp, ptp) = (part(trial, "ntp")?, part(trial, "ptp-delay")?);
+    let (ntp, ptp) = (part_of(trial, "ntp")?, part_of(trial, "ptp-delay")?);
     ensure!(ntp.received * 10 >= ntp.sent * 9 && ntp.sent > 0, "{ntp:?}");
     ensure!(ptp.received == 0 && ptp.lost == ptp.sent && ptp.sent > 0, "{ptp:?}");
     let output = run(lab.client(), &arguments)?;
@@ -224,7 +224,7 @@ fn problems_are_attributed_to_their_kind() -> Result<()> {
     Ok(())
 }
 
-/// Each phase has the parts, and so has each interval of a soak that they are summed over.
+/// Each phase has the parts, and the interval counts of the series add up to those of the trials.
 fn a_mix_follows_a_profile() -> Result<()> {
     const PROFILE: &str = "[[phase]]\nname = 'low'\nrate = 400\nduration = '0.5s'\n\
                            [[phase]]\nname = 'rise'\nrate = 400\nto = 1200\nduration = '0.5s'\n";
@@ -249,8 +249,8 @@ fn a_mix_follows_a_profile() -> Result<()> {
     Ok(())
 }
 
-/// More kinds than this machine may have cores: on each of them all kinds are sent, and each reply
-/// goes to the kind that asked for it.
+/// With one or two threads, each sends all four kinds, and each reply is counted for the kind of
+/// its request.
 fn the_kernel_sends_several_kinds_from_each_core() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for ipv6 in [false, true] {
@@ -269,12 +269,12 @@ fn the_kernel_sends_several_kinds_from_each_core() -> Result<()> {
                 let MixRequestKindResult { name, trial: part, .. } = part;
                 ensure!(part.received * 10 >= part.sent * 9 && part.sent > 0, "{name}: {part:?}");
             }
-            let interleaved = part(trial, "ntp-interleaved")?;
+            let interleaved = part_of(trial, "ntp-interleaved")?;
             let responses = interleaved.responses;
             ensure!(responses.interleaved * 2 > interleaved.received, "{interleaved:?}");
             ensure!(trial.responses.interleaved == responses.interleaved, "{trial:?}");
             let after = server.status()?["counters"]["answered"].as_u64().unwrap_or(0);
-            // The server may have answered what nobody saw.
+            // Replies that the generator did not receive are counted by the server.
             ensure!(after - before >= trial.received, "{before} to {after}: {trial:?}");
             ensure!(after - before <= trial.sent, "{before} to {after}: {trial:?}");
         }
@@ -312,5 +312,5 @@ fn invalid_mixes_are_refused() -> Result<()> {
         ),
         case(&["8.8.8.8", "-w", "ntp=1,ntp-v3=1"], USAGE, &["8.8.8.8"]),
     ];
-    expect_all(&cases, |arguments| run(lab.client(), arguments))
+    check_all_refused(&cases, |arguments| run(lab.client(), arguments))
 }

@@ -1,5 +1,6 @@
-//! Scenarios of the generator's modes against real servers: which replies come in interleaved mode,
-//! and that a server which does not know the mode is told from one that does. Nothing is timed.
+//! Scenarios of the generator's modes against chronyd: replies in interleaved and in basic mode are
+//! distinguished, authenticated and extended requests are answered, and impossible loads are
+//! refused. Nothing is timed.
 
 use std::fs::{self, Permissions};
 use std::net::TcpStream;
@@ -17,18 +18,20 @@ use horolog_record::{
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::{ENGINES, Started, check_sums, has, load, only_trial, parse, result_of};
+use crate::load_command::{
+    ENGINES, StartedProgram, check_sums, has_finding, load, only_trial, parse, result_of,
+};
 use crate::process::{binary, run_to_end, server_address, write_secret};
 use crate::scenario::Need;
 use crate::{load_modes, scenarios};
 
-/// What the server is called in its certificate; no resolver is asked.
-pub(crate) const NAME: &str = "time.example";
+/// Name of the server in its certificate; it is not resolved.
+pub(crate) const SERVER_NAME: &str = "time.example";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Few enough that each asks several times, and enough that no client asks before it was answered.
+/// Number of clients: few enough that each sends several requests, and enough that each has its
+/// reply before its next request.
 const CLIENTS: u64 = 200;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
     scenarios!(CHRONYD, load_modes:
@@ -45,14 +48,14 @@ pub(crate) fn all() -> Vec<Trial> {
     .into()
 }
 
-/// A chronyd that answers everybody; it leaves this machine's clock alone (`-x`).
+/// chronyd that answers every client and does not control the host's clock (`-x`).
 pub(crate) struct Chronyd {
     process: RunningProgram,
     _directory: TempDir,
 }
 
 impl Chronyd {
-    /// Starts it with further directives, and waits until it serves.
+    /// Starts chronyd with further directives, and waits until it serves.
     pub(crate) fn start(host: &LabHost, directives: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let pidfile = directory.path().join("chronyd.pid");
@@ -71,9 +74,9 @@ impl Chronyd {
     }
 }
 
-/// Writes a certificate for the lab's server that vouches for itself, and its key.
+/// Writes a self-signed certificate of the lab's server and its key.
 pub(crate) fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
-    certificate_of(directory, &rcgen::CertificateParams::new([NAME.to_owned()])?)
+    certificate_of(directory, &rcgen::CertificateParams::new([SERVER_NAME.to_owned()])?)
 }
 
 pub(crate) fn certificate_of(
@@ -85,17 +88,17 @@ pub(crate) fn certificate_of(
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.join(name));
     fs::write(&certificate, signed.pem())?;
     fs::write(&key, signing_key.serialize_pem())?;
-    // chronyd takes no key that others may read.
+    // chronyd refuses keys that others can read.
     fs::set_permissions(&key, Permissions::from_mode(0o600))?;
     Ok([certificate, key])
 }
 
-/// A chronyd that serves NTS, with its certificate.
+/// Starts a chronyd that serves NTS; returns also the directory and the path of its certificate.
 pub(crate) fn nts_chronyd(host: &LabHost) -> Result<(Chronyd, TempDir, String)> {
-    nts_chronyd_with(host, &rcgen::CertificateParams::new([NAME.to_owned()])?)
+    nts_chronyd_with(host, &rcgen::CertificateParams::new([SERVER_NAME.to_owned()])?)
 }
 
-/// The same with a certificate like this one.
+/// Starts a chronyd that serves NTS with a certificate of these parameters.
 fn nts_chronyd_with(
     host: &LabHost,
     parameters: &rcgen::CertificateParams,
@@ -109,15 +112,15 @@ fn nts_chronyd_with(
         "noclientlog".to_owned(),
     ];
     let mut chronyd = Chronyd::start(host, &directives.each_ref().map(String::as_str))?;
-    // Its helper listens some time after it serves.
+    // The NTS-KE helper of chronyd listens some time after the NTP port does.
     let address = (host.first_interface().ipv4, 4460);
     let listens = || host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false);
     chronyd.process.await_ready(TIMEOUT, listens)?;
     Ok((chronyd, directory, certificate))
 }
 
-/// Every authenticated request is answered authentically and every plain one plainly, whatever the
-/// share, by both engines that have a cipher.
+/// Each authenticated request has an authenticated reply and each plain one a plain reply, at every
+/// share, with both engines that support NTS.
 fn chronyd_answers_authenticated_requests() -> Result<()> {
     const REQUESTS: u64 = 500;
     let lab = Lab::new(&LabConfig::default())?;
@@ -126,7 +129,8 @@ fn chronyd_answers_authenticated_requests() -> Result<()> {
         for (share, ipv6) in [(0, false), (10, true), (50, false), (100, true), (100, false)] {
             let target = server_address(&lab, ipv6)?.ip().to_string();
             let percent = share.to_string();
-            let arguments = ["--nts", "--ca", &certificate, "--nts-name", NAME, "--nts-sessions"];
+            let arguments =
+                ["--nts", "--ca", &certificate, "--nts-name", SERVER_NAME, "--nts-sessions"];
             let mut all = vec![&*target, "-r", "2000", "-t", "0.25", "--engine", engine.name()];
             all.extend(arguments);
             all.extend(["3", "--nts-share", &percent]);
@@ -134,7 +138,7 @@ fn chronyd_answers_authenticated_requests() -> Result<()> {
             let trial = only_trial(&result)?;
             check_sums(trial)?;
             ensure!(result.mode == RequestMode::NtpNts && trial.invalid.is_empty(), "{trial:?}");
-            let class = trial.authenticated.context("no counts of the authenticated ones")?;
+            let class = trial.authenticated.context("no counts of authenticated requests")?;
             ensure!(trial.responses.nts == class.received, "{trial:?}");
             ensure!(class.lost == class.sent - class.received, "{class:?}");
             ensure!(trial.responses.basic + class.received == trial.received, "{trial:?}");
@@ -146,13 +150,14 @@ fn chronyd_answers_authenticated_requests() -> Result<()> {
     Ok(())
 }
 
-/// Clients with a session each use every cookie once, as long as they are answered.
+/// Clients with their own sessions use each cookie once, unless replies are lost.
 fn chronyd_renews_the_cookies_of_each_client() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
     let target = server_address(&lab, false)?.ip().to_string();
     for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
-        let arguments = ["--nts", "--ca", &certificate, "--nts-name", NAME, "--nts-sessions"];
+        let arguments =
+            ["--nts", "--ca", &certificate, "--nts-name", SERVER_NAME, "--nts-sessions"];
         let mut all = vec![&*target, "-r", "200", "-t", "2", "--engine", engine.name()];
         all.extend(arguments);
         all.extend(["each", "-c", "20"]);
@@ -168,8 +173,8 @@ fn chronyd_renews_the_cookies_of_each_client() -> Result<()> {
     Ok(())
 }
 
-/// Extension fields that it does not know and a MAC of a key that it has; with another key it is
-/// silent.
+/// chronyd answers requests with unknown extension fields and with a MAC of a known key, and
+/// ignores those with a MAC of another key.
 fn chronyd_answers_requests_with_trailers() -> Result<()> {
     const KEYS: &str = "1 SHA256 HEX:00112233445566778899aabbccddeeff\n\
                         2 AES128 HEX:000102030405060708090a0b0c0d0e0f\n";
@@ -228,14 +233,14 @@ fn chronyd_answers_requests_with_trailers() -> Result<()> {
     Ok(())
 }
 
-/// Each with one line that says what to do.
+/// Impossible NTS loads are refused with one line that states the cause.
 fn impossible_nts_loads_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (_chronyd, directory, certificate) = nts_chronyd(lab.server())?;
     let target = server_address(&lab, false)?.ip().to_string();
     let empty = directory.path().join("empty.pem").display().to_string();
     fs::write(&empty, "")?;
-    let ca: &[&str] = &["--nts", "--nts-name", NAME, "--ca"];
+    let ca: &[&str] = &["--nts", "--nts-name", SERVER_NAME, "--ca"];
     let cases: [(&[&str], i32, &str); 7] = [
         (&[&certificate, "--engine", "xdp"], 3, "use --engine packet or udp"),
         (&[&certificate, "--interleaved"], 2, "interleaved mode"),
@@ -255,16 +260,16 @@ fn impossible_nts_loads_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Clients that establish keys all succeed, and a certificate that is not trusted gives none.
+/// NTS-KE exchanges all succeed with a trusted certificate, and all fail with an untrusted one.
 fn chronyd_establishes_keys() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (_chronyd, directory, certificate) = nts_chronyd(lab.server())?;
     let other = tempfile::tempdir_in(directory.path())?;
-    let [stranger, _] = crate::load_modes::certificate(other.path())?;
+    let [other_certificate, _] = crate::load_modes::certificate(other.path())?;
     let target = server_address(&lab, false)?.ip().to_string();
     let run = |ca: &str| -> Result<(Option<i32>, NtsKeLoadResult)> {
         let mut command = lab.client().command(binary()?);
-        command.args(["load", "nts-ke", &target, "--nts-name", NAME, "--ca", ca]);
+        command.args(["load", "nts-ke", &target, "--nts-name", SERVER_NAME, "--ca", ca]);
         let output = run_to_end(command.args(["-c", "3", "-t", "0.5", "--json", "-"]), TIMEOUT)?;
         Ok((output.status.code(), parse(&output.stdout)?))
     };
@@ -274,7 +279,7 @@ fn chronyd_establishes_keys() -> Result<()> {
     ensure!(trial.received > 3 && trial.lost == 0 && result.findings.is_empty(), "{result:?}");
     let timed = trial.handshake_ns.as_ref().map_or(0, |times| times.count);
     ensure!(timed == trial.received && trial.achieved_rate > 0.0, "{trial:?}");
-    let (status, result) = run(&stranger.display().to_string())?;
+    let (status, result) = run(&other_certificate.display().to_string())?;
     let trial = result.trials.first().context("no trial")?;
     let untrusted = trial.failures.get(&NtsKeFailureReason::Tls).copied();
     ensure!(status == Some(1) && trial.received == 0, "{status:?}, {trial:?}");
@@ -282,10 +287,10 @@ fn chronyd_establishes_keys() -> Result<()> {
     Ok(())
 }
 
-/// A certificate that has expired, or that is another's, gives no keys: the run that would need
-/// them is refused, and the one that counts handshakes counts them as failed.
+/// With a certificate that has expired or has another name, a run that needs keys is refused, and
+/// `load nts-ke` counts every exchange as failed.
 fn an_expired_certificate_yields_no_keys() -> Result<()> {
-    let mut expired = rcgen::CertificateParams::new([NAME.to_owned()])?;
+    let mut expired = rcgen::CertificateParams::new([SERVER_NAME.to_owned()])?;
     expired.not_before = rcgen::date_time_ymd(2019, 1, 1);
     expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
     let another = rcgen::CertificateParams::new(["another.example".to_owned()])?;
@@ -293,7 +298,7 @@ fn an_expired_certificate_yields_no_keys() -> Result<()> {
         let lab = Lab::new(&LabConfig::default())?;
         let (_chronyd, _directory, certificate) = nts_chronyd_with(lab.server(), &parameters)?;
         let target = server_address(&lab, false)?.ip().to_string();
-        let trust = ["--nts-name", NAME, "--ca", &certificate];
+        let trust = ["--nts-name", SERVER_NAME, "--ca", &certificate];
         let mut command = load(lab.client(), &[&target, "--nts", "--engine", "udp"])?;
         let output = run_to_end(command.args(trust), TIMEOUT)?;
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -313,16 +318,16 @@ fn an_expired_certificate_yields_no_keys() -> Result<()> {
     Ok(())
 }
 
-/// Ctrl-C ends a run after its trial in every mode, and its result is whole.
+/// SIGINT ends a run after its trial in every mode, with a complete result.
 fn an_interrupt_keeps_the_result_of_every_mode() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
     let target = server_address(&lab, false)?.ip().to_string();
-    let trust = ["--nts-name", NAME, "--ca", &certificate];
+    let trust = ["--nts-name", SERVER_NAME, "--ca", &certificate];
     let interrupted = |command: &mut Command| -> Result<String> {
-        let mut run = Started::start(command.args(["--json", "r.json"]))?;
+        let mut run = StartedProgram::start(command.args(["--json", "r.json"]))?;
         run.wait_until(|_, stderr| stderr.contains("horolog: "))?;
-        // It is in the middle of the first trial, which takes longer.
+        // The first trial takes longer than this.
         thread::sleep(Duration::from_millis(300));
         run.signal("INT")?;
         let (status, _) = run.end()?;
@@ -339,7 +344,7 @@ fn an_interrupt_keeps_the_result_of_every_mode() -> Result<()> {
             let run = [&[&*target, "--engine", engine.name()], &ramp[..], mode].concat();
             let result: LoadResult =
                 parse(interrupted(&mut load(lab.client(), &run)?)?.as_bytes())?;
-            ensure!(has(&result, FindingCode::Interrupted), "{engine:?} {mode:?}");
+            ensure!(has_finding(&result, FindingCode::Interrupted), "{engine:?} {mode:?}");
             check_sums(only_trial(&result)?).with_context(|| format!("{engine:?} {mode:?}"))?;
         }
     }
@@ -351,8 +356,8 @@ fn an_interrupt_keeps_the_result_of_every_mode() -> Result<()> {
     Ok(())
 }
 
-/// Runs an engine in interleaved mode for two trials.
-fn run(lab: &Lab, engine: LoadEngineKind, ipv6: bool) -> Result<LoadResult> {
+/// Runs a load of two trials in interleaved mode, and checks its counts.
+fn run_interleaved(lab: &Lab, engine: LoadEngineKind, ipv6: bool) -> Result<LoadResult> {
     let target = server_address(lab, ipv6)?.ip().to_string();
     let clients = CLIENTS.to_string();
     let arguments = ["-r", "4000-8000", "-x", "2", "-t", "0.25", "-c", &clients];
@@ -366,26 +371,26 @@ fn run(lab: &Lab, engine: LoadEngineKind, ipv6: bool) -> Result<LoadResult> {
         let responses = trial.responses;
         ensure!(responses.basic + responses.interleaved == trial.received, "{trial:?}");
         let timed = trial.response_time_ns.as_ref().map_or(0, |times| times.count);
-        // An interleaved reply tells of the one before, which another may have overtaken.
+        // An interleaved reply completes the previous exchange, unless that was overtaken.
         let possible = responses.basic..=trial.received;
         ensure!(possible.contains(&timed), "{timed} response times of {responses:?}");
     }
     Ok(result)
 }
 
-/// Each client's first two requests are answered in basic mode, since chronyd keeps nothing of
-/// those that refer to no reply; and, but for what is lost, all that follow in interleaved mode. By
-/// every engine and over both IP versions.
+/// The first two requests of each client are answered in basic mode, since chronyd stores nothing
+/// for requests that refer to no reply; later ones, except after a loss, in interleaved mode. With
+/// every engine, over IPv4 and IPv6.
 fn chronyd_answers_in_interleaved_mode() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _chronyd = Chronyd::start(lab.server(), &[])?;
     for engine in ENGINES {
         for ipv6 in [false, true] {
             let context = || format!("{engine:?}, IPv6: {ipv6}");
-            let result = run(&lab, engine, ipv6).with_context(context)?;
+            let result = run_interleaved(&lab, engine, ipv6).with_context(context)?;
             for (trial, basic) in result.trials.iter().zip([2 * CLIENTS, 0]) {
-                // A client that asks again before it was answered, on a busy machine, refers to an
-                // older reply, which the server may have forgotten.
+                // On a busy machine, a client that sends before its last reply refers to an older
+                // one, which the server may have discarded.
                 let rest = trial.received.saturating_sub(basic);
                 ensure!(rest > 0 && trial.responses.basic >= basic, "{}: {trial:?}", context());
                 ensure!(trial.responses.interleaved * 10 >= rest * 9, "{}: {trial:?}", context());
@@ -395,12 +400,12 @@ fn chronyd_answers_in_interleaved_mode() -> Result<()> {
     Ok(())
 }
 
-/// A chronyd that keeps nothing of its clients answers all of them in basic mode.
+/// A chronyd without client records answers all requests in basic mode.
 fn without_memory_chronyd_answers_in_basic_mode() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _chronyd = Chronyd::start(lab.server(), &["noclientlog"])?;
     for engine in ENGINES {
-        let result = run(&lab, engine, false).with_context(|| format!("{engine:?}"))?;
+        let result = run_interleaved(&lab, engine, false).with_context(|| format!("{engine:?}"))?;
         for trial in &result.trials {
             ensure!(trial.responses.interleaved == 0, "{trial:?}");
         }

@@ -1,6 +1,6 @@
-//! Scenarios of offsets of transmit timestamps: that an error of the server's clock that is known
-//! is found, and that what cannot be measured is refused. Both ends read the same clock here, so
-//! the truth is known but for the way of the packets, which only ever adds to it.
+//! Scenarios of transmit timestamp offsets: a known error of the server's clock is measured, and
+//! unmeasurable offsets are refused. Both ends read the same clock, so the offset differs from the
+//! known error only by the one-way delay.
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
@@ -12,33 +12,32 @@ use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::scenario::Need;
 use crate::{load_offsets, scenarios};
 
-/// How much the server's clock is behind.
+/// Offset by which the server's clock is behind, in ns.
 const BEHIND_NS: i64 = 3_000_000_000;
-/// How much early a reading of the clock may be for another: both interpolate.
+/// Tolerance of an offset below the known error, in ns: both ends interpolate the clock.
 const TOLERANCE_NS: i64 = 1_000_000;
-/// No packet here is under way for so long.
-const WAY_NS_MAX: i64 = 1_000_000_000;
+/// Upper limit of the one-way delay in the lab, in ns.
+const ONE_WAY_DELAY_MAX_NS: i64 = 1_000_000_000;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const ROOT: &[Need] = &[Need::Root];
     const IPV6: &[Need] = &[Need::Root, Need::Ipv6];
-    let mut all = Vec::from(scenarios!(IPV6, load_offsets: a_known_error_is_found));
+    let mut all = Vec::from(scenarios!(IPV6, load_offsets: a_known_clock_error_is_measured));
     all.extend(scenarios!(ROOT, load_offsets: unmeasurable_offsets_are_refused));
     all
 }
 
-/// The offsets of a run of a second, which every reply has to have had a timestamp for but the
-/// first few: the kernel begins to take them a moment after it is asked.
-fn checked(result: &LoadResult, method: TimestampOffsetMethod, error_ns: i64) -> Result<()> {
+/// Checks the offsets of a run. All replies but the first few have a timestamp: the kernel begins
+/// to take them a moment after the request for them.
+fn check_offsets(result: &LoadResult, method: TimestampOffsetMethod, error_ns: i64) -> Result<()> {
     let trial = only_trial(result)?;
     check_sums(trial)?;
     ensure!(result.offset == Some(method), "{:?}", result.offset);
     let offset = trial.tx_offset_ns.as_ref().context("no offsets")?;
-    let timestamped = trial.timestamped.context("nothing said of timestamps")?;
+    let timestamped = trial.timestamped.context("no count of timestamped replies")?;
     ensure!(timestamped * 10 >= trial.received * 9 && offset.count <= timestamped, "{trial:?}");
     let least = error_ns - method.correction_ns - TOLERANCE_NS;
-    ensure!(offset.min >= least && offset.p50 <= least + WAY_NS_MAX, "{offset:?}");
+    ensure!(offset.min >= least && offset.p50 <= least + ONE_WAY_DELAY_MAX_NS, "{offset:?}");
     let finding_count = result
         .findings
         .iter()
@@ -48,13 +47,14 @@ fn checked(result: &LoadResult, method: TimestampOffsetMethod, error_ns: i64) ->
     Ok(())
 }
 
-/// By all engines, in basic and in interleaved mode, over IPv4 and IPv6.
-fn a_known_error_is_found() -> Result<()> {
+/// A known error of the server's clock is measured by all engines, in basic and interleaved mode,
+/// over IPv4 and IPv6.
+fn a_known_clock_error_is_measured() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    for (body, ipv6) in [(Engine::Socket, false), (Engine::Xdp, true)] {
+    for (engine_of_server, ipv6) in [(Engine::Socket, false), (Engine::Xdp, true)] {
         let at = server_address(&lab, ipv6)?;
         let error = format!("--test-offset=-{BEHIND_NS}");
-        let _server = Server::start(lab.server(), body, &[at], &[&error])?;
+        let _server = Server::start(lab.server(), engine_of_server, &[at], &[&error])?;
         let target = at.ip().to_string();
         for engine in ["udp", "packet", "xdp"] {
             let of = |more: &[&str]| {
@@ -64,28 +64,28 @@ fn a_known_error_is_found() -> Result<()> {
             let context = || format!("{engine} to {at}");
             let plain =
                 TimestampOffsetMethod { correction_ns: 0, mean_of_server: false, hardware: false };
-            // Three seconds too early are as far off as three seconds too late.
+            // Neither limit fails: the magnitude of the offset is above 2.9 s.
             let limits = ["--fail-if", "offset-p50<2.9s", "--fail-if", "offset-max<2.9s"];
             let result = of(&[&["--measure-offset", "0"], &limits[..]].concat())?;
-            checked(&result, plain, BEHIND_NS).with_context(context)?;
+            check_offsets(&result, plain, BEHIND_NS).with_context(context)?;
             let passed = result.limits.iter().filter(|limit| !limit.failed).count();
             ensure!(passed == 2, "{:?}", result.limits);
             let corrected = TimestampOffsetMethod { correction_ns: 1_950, ..plain };
             let result = of(&["--measure-offset", "1.95e-6", "--interleaved"])?;
-            checked(&result, corrected, BEHIND_NS).with_context(context)?;
+            check_offsets(&result, corrected, BEHIND_NS).with_context(context)?;
             let interleaved = only_trial(&result)?.responses.interleaved;
-            // To the server, the sockets of one address are one client.
+            // The server counts the sockets of one address as one client.
             ensure!(interleaved > 0 || engine == "udp", "no interleaved reply");
             let mean =
                 TimestampOffsetMethod { correction_ns: -5_000, mean_of_server: true, ..plain };
             let result = of(&["--measure-offset", "-5us", "--offset-mean"])?;
-            checked(&result, mean, BEHIND_NS).with_context(context)?;
+            check_offsets(&result, mean, BEHIND_NS).with_context(context)?;
         }
     }
     Ok(())
 }
 
-/// Each with a line that says what to do.
+/// Unmeasurable offsets are refused with one line that states the remedy.
 fn unmeasurable_offsets_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;

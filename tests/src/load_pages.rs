@@ -1,4 +1,4 @@
-//! The page of a load that was really measured: each figure that it shows is one of the result, and
+//! Scenarios of the HTML report of a measured load: each figure on it is one of the result, and
 //! plots can be inspected by pointer and by keyboard.
 
 use std::fs;
@@ -12,13 +12,12 @@ use tempfile::TempDir;
 
 use crate::browser::Browser;
 use crate::load_command::{TIMEOUT, load};
-use crate::page_interaction::{check_plots, pointed_at, shows_points, zooms};
-use crate::pages::{RenderedPage, can_be_read, page_of, shows};
+use crate::page_interaction::{check_legend, check_plots, check_zoom, legend_at};
+use crate::pages::{RenderedPage, check_accessibility, check_page, render_report};
 use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::scenario::Need;
 use crate::{load_pages, scenarios};
 
-/// All of them.
 pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
     scenarios!(needs, load_pages:
         a_measured_page_shows_the_figures_of_its_result,
@@ -27,15 +26,15 @@ pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
     .into()
 }
 
-/// A page of a load at several rates, open in a browser.
-struct Open {
+/// HTML report of a load at several rates, open in a browser.
+struct OpenReport {
     browser: Browser,
     json: Value,
     directory: TempDir,
 }
 
-impl Open {
-    fn measured() -> Result<Self> {
+impl OpenReport {
+    fn measure() -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let at = server_address(&lab, false)?;
         let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
@@ -46,28 +45,28 @@ impl Open {
         let mut command = load(lab.client(), &[&[&*target], &ramp[..]].concat())?;
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self::of(&file, directory)
+        Self::open(&file, directory)
     }
 
-    fn of(file: &Path, directory: TempDir) -> Result<Self> {
+    fn open(file: &Path, directory: TempDir) -> Result<Self> {
         let text = fs::read(file)?;
         let mut browser = Browser::start(1280, 900)?;
-        browser.open(&page_of(file, directory.path())?)?;
+        browser.open(&render_report(file, directory.path())?)?;
         Ok(Self { browser, json: serde_json::from_slice(&text)?, directory })
     }
 }
 
 fn a_measured_page_shows_the_figures_of_its_result() -> Result<()> {
-    let mut open = Open::measured()?;
-    shows(&mut open.browser, &open.json)?;
+    let mut open = OpenReport::measure()?;
+    check_page(&mut open.browser, &open.json)?;
     let trials = open.json["trials"].as_array().context("no trials")?;
     ensure!(trials.len() > 2, "{} trials", trials.len());
-    is_saved_unchanged(&mut open)?;
-    can_be_read(&mut open.browser)
+    check_saved_result(&mut open)?;
+    check_accessibility(&mut open.browser)
 }
 
-/// What the page saves is the result, byte for byte as it is embedded.
-fn is_saved_unchanged(open: &mut Open) -> Result<()> {
+/// Checks that the page saves the embedded result unchanged.
+fn check_saved_result(open: &mut OpenReport) -> Result<()> {
     let to = open.directory.path().join("saved");
     let allow = json!({ "behavior": "allow", "downloadPath": to, "eventsEnabled": true });
     open.browser.call("Browser.setDownloadBehavior", allow)?;
@@ -84,19 +83,19 @@ fn is_saved_unchanged(open: &mut Open) -> Result<()> {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
-    ensure!(saved.as_ref() == Some(&open.json), "another result was saved");
+    ensure!(saved.as_ref() == Some(&open.json), "the saved result is missing or differs");
     Ok(())
 }
 
 fn a_plot_can_be_inspected() -> Result<()> {
-    let mut open = Open::measured()?;
+    let mut open = OpenReport::measure()?;
     let rendered = RenderedPage::of(&mut open.browser)?;
     for plot in &rendered.plots {
         for share in [0.05, 0.3, 0.55, 0.95] {
-            let legend = pointed_at(&mut open.browser, &plot.id, share)?;
-            shows_points(&legend, plot).with_context(|| plot.id.clone())?;
+            let legend = legend_at(&mut open.browser, &plot.id, share)?;
+            check_legend(&legend, plot).with_context(|| plot.id.clone())?;
         }
     }
-    zooms(&mut open.browser, "rtt")?;
+    check_zoom(&mut open.browser, "rtt")?;
     check_plots(&mut open.browser, &rendered)
 }

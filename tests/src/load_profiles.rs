@@ -1,6 +1,5 @@
-//! Scenarios of loads whose rate follows a load profile: soaks, profiles and overloads, a server
-//! that is restarted in the middle of one, and what Ctrl-C leaves. No duration has a limit that a
-//! busy machine might miss.
+//! Scenarios of load profiles: soaks, profiles and overloads, a server restart in the middle of a
+//! run, and an interruption by SIGINT. No limit of a duration fails on a busy machine.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,17 +11,18 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult, LoadTimeSeries, Trial as LoadTrial};
 use libtest_mimic::Trial;
 
-use crate::load_command::{Started, TIMEOUT, check_sums, has, load, only_trial, parse};
+use crate::load_command::{
+    StartedProgram, TIMEOUT, check_sums, has_finding, load, only_trial, parse,
+};
 use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::scenario::Need;
-use crate::search::{Answering, CAPACITY};
-use crate::usage_error::{USAGE, check};
+use crate::search::{CAPACITY, SelectiveServer};
+use crate::usage_error::{USAGE, check_refusal};
 use crate::{load_profiles, scenarios};
 
-/// How long a server is dead.
-const DEAD: Duration = Duration::from_millis(500);
+/// Time between the end of a server and its restart.
+const OUTAGE: Duration = Duration::from_millis(500);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const ROOT: &[Need] = &[Need::Root];
     scenarios!(ROOT, load_profiles:
@@ -39,15 +39,15 @@ pub(crate) fn all() -> Vec<Trial> {
 
 const ALL_ENGINES: [&str; 3] = ["udp", "packet", "xdp"];
 
-/// Begins a load by an engine whose result comes to a file of its own.
-fn begin(lab: &Lab, at: SocketAddr, engine: &str, more: &[&str]) -> Result<Started> {
+/// Starts a load with an engine, which writes its result to `r.json` in its own directory.
+fn start_load(lab: &Lab, at: SocketAddr, engine: &str, more: &[&str]) -> Result<StartedProgram> {
     let target = at.to_string();
     let all = [&[&*target, "--engine", engine, "--json", "r.json"], more].concat();
-    Started::start(&mut load(lab.client(), &all)?)
+    StartedProgram::start(&mut load(lab.client(), &all)?)
 }
 
-/// Waits for the end of a load, which has to be a good one, and reads its result.
-fn end(run: &mut Started) -> Result<LoadResult> {
+/// Waits for the successful end of a load, and returns its result.
+fn end_load(run: &mut StartedProgram) -> Result<LoadResult> {
     let (status, _) = run.end()?;
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);
     parse(run.read("r.json")?.as_bytes())
@@ -57,7 +57,7 @@ fn series(result: &LoadResult) -> Result<&LoadTimeSeries> {
     result.series.as_ref().context("no series")
 }
 
-/// The intervals of a trial and the trial itself count the same.
+/// Checks that the intervals of each trial add up to its counts, and leave no gap.
 pub(crate) fn check_points(result: &LoadResult) -> Result<()> {
     let points = &series(result)?.points;
     for (index, trial) in result.trials.iter().enumerate() {
@@ -73,24 +73,24 @@ pub(crate) fn check_points(result: &LoadResult) -> Result<()> {
     let even = |(index, point): (usize, &horolog_record::LoadSeriesPoint)| {
         (point.at_s - index as f64 * interval_s).abs() < 1e-6
     };
-    ensure!(points.iter().enumerate().all(even), "there is a gap: {points:?}");
+    ensure!(points.iter().enumerate().all(even), "gap between intervals: {points:?}");
     Ok(())
 }
 
-/// Each interval has a row and a point, and none of them misses a request.
+/// Each interval has a table row and a data point, and together they contain every request.
 pub(crate) fn a_soak_is_counted_in_intervals() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     for engine in ALL_ENGINES {
         let soak = ["-r", "2k", "--soak", "1s", "--interval", "100ms", "--html", "r.html"];
-        let mut run = begin(&lab, at, engine, &soak)?;
-        let result = end(&mut run)?;
+        let mut run = start_load(&lab, at, engine, &soak)?;
+        let result = end_load(&mut run)?;
         check_points(&result)?;
         let points = &series(&result)?.points;
         ensure!(points.len() == 10, "{} intervals", points.len());
         let trial = only_trial(&result)?;
-        let was_behind = has(&result, FindingCode::GeneratorBehind);
+        let was_behind = has_finding(&result, FindingCode::GeneratorBehind);
         ensure!(trial.sent == 2000 || was_behind, "{trial:?}");
         let each = points.iter().all(|point| point.sent.abs_diff(200) <= 1);
         ensure!(each || was_behind, "{points:?}");
@@ -101,31 +101,31 @@ pub(crate) fn a_soak_is_counted_in_intervals() -> Result<()> {
     Ok(())
 }
 
-/// What is left of a soak when the server was killed in it and came back: an outage of its length.
+/// A restart of the server in a soak shows as an outage of its length.
 pub(crate) fn a_restarted_server_shows_as_an_outage_of_its_length() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let start = || Server::start(lab.server(), Engine::Socket, &[at], &[]);
     for engine in ALL_ENGINES {
         let server = start()?;
-        // The better half of a second goes by before the first row, which waits for late replies.
+        // More than half a second passes before the first row, which waits for late replies.
         let soak = ["-r", "2k", "--soak", "4s", "--interval", "100ms"];
-        let mut run = begin(&lab, at, engine, &soak)?;
+        let mut run = start_load(&lab, at, engine, &soak)?;
         run.wait_until(|stdout, _| stdout.lines().count() >= 4)?;
         server.end("KILL")?;
         let died = Instant::now();
-        thread::sleep(DEAD);
+        thread::sleep(OUTAGE);
         let server = start()?;
-        let dead = died.elapsed();
-        let result = end(&mut run)?;
+        let restarted_after = died.elapsed();
+        let result = end_load(&mut run)?;
         drop(server);
         check_points(&result)?;
-        ensure!(has(&result, FindingCode::ServerOutage), "{:?}", result.findings);
+        ensure!(has_finding(&result, FindingCode::ServerOutage), "{:?}", result.findings);
         let lasted = |outage: &horolog_record::Outage| outage.to_s - outage.from_s;
         let longest = result.outages.iter().max_by(|a, b| lasted(a).total_cmp(&lasted(b)));
-        let longest = longest.context("no silence")?;
-        // It was dead before this was known, and answers before that is known.
-        let (low, high) = (DEAD.as_secs_f64() * 0.9, dead.as_secs_f64() + 0.5);
+        let longest = longest.context("no outage")?;
+        // The outage begins and ends a little earlier than the measured time does.
+        let (low, high) = (OUTAGE.as_secs_f64() * 0.9, restarted_after.as_secs_f64() + 0.5);
         ensure!((low..=high).contains(&lasted(longest)), "{longest:?} is not {low} to {high} s");
         ensure!(longest.ended, "{longest:?}");
         let inside = |point: &&horolog_record::LoadSeriesPoint| {
@@ -141,19 +141,19 @@ pub(crate) fn a_restarted_server_shows_as_an_outage_of_its_length() -> Result<()
     Ok(())
 }
 
-/// A server that dies in any run is found, and the result is complete.
+/// The death of the server in a ramp is found, and the result is complete.
 pub(crate) fn a_server_that_dies_in_a_ramp_is_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     for engine in ALL_ENGINES {
         let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
         let ramp = ["-r", "1k-2k", "-x", "2", "-t", "0.8", "--timeout", "200ms"];
-        let mut run = begin(&lab, at, engine, &ramp)?;
-        // The first trial is over, and the second has begun.
+        let mut run = start_load(&lab, at, engine, &ramp)?;
+        // The first trial has ended, and the second has begun.
         run.wait_until(|stdout, _| stdout.lines().count() >= 3)?;
         thread::sleep(Duration::from_millis(200));
         server.end("KILL")?;
-        let result = end(&mut run)?;
+        let result = end_load(&mut run)?;
         ensure!(result.trials.len() == 2 && result.trials[1].received > 0, "{:?}", result.trials);
         let finding =
             result.findings.iter().find(|finding| finding.code == FindingCode::ServerOutage);
@@ -164,20 +164,20 @@ pub(crate) fn a_server_that_dies_in_a_ramp_is_found() -> Result<()> {
     Ok(())
 }
 
-/// Ctrl-C ends a soak in its middle.
+/// SIGINT ends a soak early, with the result so far.
 pub(crate) fn an_interrupted_soak_keeps_its_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     for engine in ALL_ENGINES {
         let soak = ["-r", "1k", "--soak", "10m", "--interval", "100ms", "--timeout", "100ms"];
-        let mut run = begin(&lab, at, engine, &soak)?;
+        let mut run = start_load(&lab, at, engine, &soak)?;
         run.wait_until(|stdout, _| stdout.lines().count() >= 5)?;
         run.signal("INT")?;
-        let result = end(&mut run)?;
+        let result = end_load(&mut run)?;
         check_points(&result)?;
-        ensure!(has(&result, FindingCode::Interrupted), "{:?}", result.findings);
-        ensure!(!has(&result, FindingCode::GeneratorBehind), "{:?}", result.findings);
+        ensure!(has_finding(&result, FindingCode::Interrupted), "{:?}", result.findings);
+        ensure!(!has_finding(&result, FindingCode::GeneratorBehind), "{:?}", result.findings);
         ensure!(series(&result)?.points.len() >= 3, "{:?}", result.series);
     }
     Ok(())
@@ -187,7 +187,7 @@ const PROFILE: &str = "[[phase]]\nname = \"calm\"\nrate = \"1k\"\nduration = \"3
                        [[phase]]\nname = \"rise\"\nrate = 1000\nto = \"3k\"\nduration = 0.4\n\
                        [[phase]]\nname = \"spike\"\nrate = \"5k\"\nduration = \"100ms\"\n";
 
-/// Each phase is a trial with its name, at its rate.
+/// Each phase is a trial with the name and the rate of the phase.
 pub(crate) fn a_profile_is_followed_phase_by_phase() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -197,8 +197,8 @@ pub(crate) fn a_profile_is_followed_phase_by_phase() -> Result<()> {
     fs::write(&file, PROFILE)?;
     let file = file.display().to_string();
     for engine in ["udp", "packet", "xdp"] {
-        let mut run = begin(&lab, at, engine, &["--profile", &file])?;
-        let result = end(&mut run)?;
+        let mut run = start_load(&lab, at, engine, &["--profile", &file])?;
+        let result = end_load(&mut run)?;
         check_points(&result)?;
         let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
         ensure!(names == ["calm", "rise", "spike"], "{names:?}");
@@ -206,12 +206,13 @@ pub(crate) fn a_profile_is_followed_phase_by_phase() -> Result<()> {
         ensure!(names.iter().all(|name| stdout.contains(name)), "{stdout}");
         let sent: Vec<_> = result.trials.iter().map(|trial| trial.sent).collect();
         let right = sent.iter().zip([300, 800, 500]).all(|(sent, right)| sent.abs_diff(right) <= 2);
-        ensure!(right || has(&result, FindingCode::GeneratorBehind), "{sent:?}");
+        ensure!(right || has_finding(&result, FindingCode::GeneratorBehind), "{sent:?}");
     }
     Ok(())
 }
 
-/// A course that makes no sense is refused in one line, which names the file, the line and the key.
+/// Invalid profiles and options are refused in one line, which names the file, the line and the
+/// key.
 pub(crate) fn invalid_load_profiles_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let directory = tempfile::tempdir()?;
@@ -234,21 +235,21 @@ pub(crate) fn invalid_load_profiles_are_refused() -> Result<()> {
     for (arguments, named) in cases {
         let arguments = [&["192.0.2.2", "--engine", "udp"], arguments].concat();
         let output = run_to_end(&mut load(lab.client(), &arguments)?, TIMEOUT)?;
-        check(&output, USAGE, named).with_context(|| format!("{arguments:?}"))?;
+        check_refusal(&output, USAGE, named).with_context(|| format!("{arguments:?}"))?;
     }
     Ok(())
 }
 
-/// A server of a known capacity loses what is above it, and is itself again after that.
+/// A server of known capacity loses the excess of an overload, and recovers afterwards.
 pub(crate) fn an_overload_ends_and_the_server_recovers() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let _server = Answering::limited(&lab, at)?;
+    let _server = SelectiveServer::start_limited(&lab, at)?;
     let rate = format!("{CAPACITY}");
     let overload = ["--threads", "1", "-r", &rate, "--overload", "4", "-t", "0.6"];
     for engine in ["udp", "xdp"] {
-        let mut run = begin(&lab, at, engine, &overload)?;
-        let result = end(&mut run)?;
+        let mut run = start_load(&lab, at, engine, &overload)?;
+        let result = end_load(&mut run)?;
         check_points(&result)?;
         let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
         ensure!(names == ["before", "overload", "after"], "{names:?}");
@@ -257,8 +258,8 @@ pub(crate) fn an_overload_ends_and_the_server_recovers() -> Result<()> {
         let lost = result.trials[1].loss_ratio();
         ensure!(lost > 0.3, "{lost} lost at four times the capacity");
         ensure!(found.answered_rate < 2.0 * CAPACITY, "{found:?}");
-        // On a machine that is busy with something else the server may waver to the end.
-        let is_not_recovered = has(&result, FindingCode::NotRecovered);
+        // On a busy machine, the server may not recover before the end.
+        let is_not_recovered = has_finding(&result, FindingCode::NotRecovered);
         ensure!(found.recovery_ms.is_some() != is_not_recovered, "{found:?} {:?}", result.findings);
         ensure!(run.read("stdout")?.contains("k/s answered; recovered"), "{}", run.read("stdout")?);
     }

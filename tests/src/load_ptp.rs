@@ -1,5 +1,5 @@
-//! Scenarios of loads on a PTP master: what the generator counts is what the master counts, in
-//! every mode, by every engine and over both versions of IP. Nothing is timed.
+//! Scenarios of loads on a PTP master: the counts of the generator and of the master agree, in
+//! every mode, with every engine, over IPv4 and IPv6. Nothing is timed.
 
 use std::time::Duration;
 
@@ -8,17 +8,16 @@ use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult, ReplyKindCounts, RequestMode};
 use libtest_mimic::Trial;
 
-use crate::load_command::{ENGINES, UnprivilegedCopy, check_sums, has, only_trial, parse};
+use crate::load_command::{ENGINES, UnprivilegedCopy, check_sums, has_finding, only_trial, parse};
 use crate::process::{binary, run_to_end, server_address};
-use crate::ptp4l::{Ptp4l, Transport, gained};
+use crate::ptp4l::{Ptp4l, Transport, count_increase};
 use crate::scenario::Need;
 use crate::{load_ptp, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 const RATE: &str = "1000";
-const TIME: &str = "0.5";
+const DURATION_S: &str = "0.5";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const PTP4L: &[Need] =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
@@ -33,7 +32,7 @@ pub(crate) fn all() -> Vec<Trial> {
     .into()
 }
 
-/// Runs `horolog load ptp` and returns its exit status, its result and its words.
+/// Runs `horolog load ptp`; returns its exit status, result and standard error.
 pub(crate) fn load(
     host: &LabHost,
     arguments: &[&str],
@@ -46,10 +45,10 @@ pub(crate) fn load(
     Ok((output.status.code(), result, stderr))
 }
 
-/// Loads a master with further arguments, and holds the counts against its own.
-fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result<()> {
+/// Loads a master with further arguments, and compares the counts with the master's.
+fn compare_counts(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result<()> {
     let before = ptp4l.counts()?;
-    let all = [&[arguments[0], target, "-r", RATE, "-t", TIME], &arguments[1..]].concat();
+    let all = [&[arguments[0], target, "-r", RATE, "-t", DURATION_S], &arguments[1..]].concat();
     let (status, result, stderr) = load(lab.client(), &all)?;
     ensure!(status == Some(0), "status {status:?}: {stderr}");
     let after = ptp4l.counts()?;
@@ -58,10 +57,10 @@ fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result
     let ReplyKindCounts { delay, sync_follow_up, .. } = trial.responses;
     let is_nsm = result.mode == RequestMode::PtpNsm;
     ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
-    // How many depends on what else this machine does.
+    // The number of replies depends on the other load of the machine.
     ensure!(trial.received > 0, "{trial:?}");
     ensure!(trial.received <= delay && delay <= trial.sent, "{trial:?}");
-    let counted = |name| gained(&before, &after, name);
+    let counted = |name| count_increase(&before, &after, name);
     let (requests, answered) = (counted("rx_Delay_Req")?, counted("tx_Delay_Resp")?);
     ensure!(requests <= trial.sent && answered <= requests, "{requests}, {answered} of {trial:?}");
     let exact = trial.lost == 0;
@@ -71,15 +70,15 @@ fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result
     );
     ensure!(delay <= answered, "{answered}: {trial:?}");
     if is_nsm {
-        // The master sends one of its own now and then.
+        // The master also sends periodic Sync messages.
         let [syncs, follow_ups] = [counted("tx_Sync")?, counted("tx_Follow_Up")?];
         ensure!(sync_follow_up <= follow_ups.min(syncs), "{syncs}, {follow_ups}: {trial:?}");
         ensure!(!exact || syncs <= sync_follow_up + 2, "{syncs}: {trial:?}");
         ensure!(trial.received <= sync_follow_up, "{trial:?}");
         let timed = trial.response_time_ns.as_ref().map_or(0, |times| times.count);
         ensure!(timed == trial.received, "{timed} response times: {trial:?}");
-        // It runs free, and says so.
-        ensure!(has(&result, FindingCode::ServerUnsynchronised), "{:?}", result.findings);
+        // The master runs free, and its messages report that.
+        ensure!(has_finding(&result, FindingCode::ServerUnsynchronised), "{:?}", result.findings);
     } else {
         ensure!((delay, sync_follow_up) == (trial.received, 0), "{trial:?}");
         ensure!(trial.response_time_ns.is_none(), "{trial:?}");
@@ -87,7 +86,7 @@ fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result
     Ok(())
 }
 
-/// Compares in each of some modes, by every engine and over both versions of IP.
+/// Compares the counts in each of these modes, with every engine, over IPv4 and IPv6.
 fn compare_all(modes: &[&[&str]]) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for transport in [Transport::Ipv4, Transport::Ipv6] {
@@ -96,7 +95,7 @@ fn compare_all(modes: &[&[&str]]) -> Result<()> {
         for engine in ENGINES {
             for mode in modes {
                 let arguments = [*mode, &["--engine", engine.name()]].concat();
-                compare(&lab, &ptp4l, &target, &arguments)
+                compare_counts(&lab, &ptp4l, &target, &arguments)
                     .with_context(|| format!("{transport:?} {arguments:?}"))?;
             }
         }
@@ -104,17 +103,17 @@ fn compare_all(modes: &[&[&str]]) -> Result<()> {
     Ok(())
 }
 
-/// To its own address and to the group.
+/// ptp4l answers delay requests to its own address and to the multicast group.
 fn ptp4l_answers_delay_requests() -> Result<()> {
     compare_all(&[&["delay"], &["delay", "--multicast"], &["delay", "--ptp-version", "2.1"]])
 }
 
-/// Each request by a delay response and a Sync with its follow-up.
+/// ptp4l answers each NetSync Monitor request by `Delay_Resp`, Sync and `Follow_Up`.
 fn ptp4l_answers_netsync_monitor() -> Result<()> {
     compare_all(&[&["nsm"]])
 }
 
-/// Without IP, to its MAC address and to the group.
+/// ptp4l answers over Ethernet, at its own MAC address and at the group's.
 fn ptp4l_answers_over_ethernet() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ptp4l = Ptp4l::start(lab.server(), Transport::Ethernet, 0)?;
@@ -122,13 +121,14 @@ fn ptp4l_answers_over_ethernet() -> Result<()> {
     for engine in [LoadEngineKind::Xdp, LoadEngineKind::Packet] {
         for mode in [&["delay"][..], &["delay", "--multicast"], &["nsm"]] {
             let arguments = [mode, &["--transport", "l2", "--engine", engine.name()]].concat();
-            compare(&lab, &ptp4l, &target, &arguments).with_context(|| format!("{arguments:?}"))?;
+            compare_counts(&lab, &ptp4l, &target, &arguments)
+                .with_context(|| format!("{arguments:?}"))?;
         }
     }
     Ok(())
 }
 
-/// Every request is granted, as long as the master knows the kind, and what it grants comes.
+/// ptp4l grants every request for a message type that it supports, and sends the granted messages.
 fn ptp4l_grants_unicast_messages() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ptp4l = Ptp4l::start(lab.server(), Transport::Ipv4, 0)?;
@@ -151,13 +151,16 @@ fn ptp4l_grants_unicast_messages() -> Result<()> {
         ensure!(trial.received * 10 >= trial.sent * 9 && granted_messages > 0, "{trial:?}");
         let after = ptp4l.counts()?;
         let [requests, answered] = ["rx_Signaling", "tx_Signaling"];
-        let counted = [gained(&before, &after, requests)?, gained(&before, &after, answered)?];
+        let counted = [
+            count_increase(&before, &after, requests)?,
+            count_increase(&before, &after, answered)?,
+        ];
         ensure!(trial.lost > 0 || counted == [trial.sent, grant], "{counted:?}: {trial:?}");
     }
     Ok(())
 }
 
-/// Requests of another domain than the master's are not answered, and a run without replies fails.
+/// Requests of another domain than the master's have no reply, and a run without replies fails.
 fn a_master_of_another_domain_does_not_answer() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _ptp4l = Ptp4l::start(lab.server(), Transport::Ipv4, 9)?;
@@ -169,13 +172,13 @@ fn a_master_of_another_domain_does_not_answer() -> Result<()> {
             let (status, result, stderr) = load(lab.client(), &[&arguments[..], &more].concat())?;
             let context = format!("{engine:?}, domain {domain}: {stderr}");
             ensure!(status == Some(expected), "{status:?}, {context}");
-            ensure!(has(&result, FindingCode::NoReplies) == (expected == 1), "{context}");
+            ensure!(has_finding(&result, FindingCode::NoReplies) == (expected == 1), "{context}");
         }
     }
     Ok(())
 }
 
-/// Each with one line that says what to do.
+/// Impossible PTP loads are refused with the cause and the remedy.
 fn impossible_ptp_loads_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?.ip().to_string();

@@ -1,6 +1,6 @@
-//! Scenarios of loads that are impossible or interrupted: each ends with the right exit status and
-//! one line on the cause and the remedy, sends nothing, and leaves nothing behind. If a run began,
-//! the line that reports it comes first.
+//! Scenarios of impossible and of interrupted loads. An impossible load ends with the correct exit
+//! status and one line on the cause and the remedy, and sends nothing. Neither kind leaves a BPF
+//! program attached.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,27 +11,29 @@ use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult};
 use horolog_sys::netlink::Prefix;
 
-use crate::load_command::{Started, TIMEOUT, UnprivilegedCopy, has, load, parse};
+use crate::load_command::{StartedProgram, TIMEOUT, UnprivilegedCopy, has_finding, load, parse};
 use crate::process::{self, Server, run_to_end, server_address};
-use crate::resource_leaks::nothing_is_attached;
-use crate::usage_error::{Case, ENVIRONMENT, USAGE, case, check, check_line, expect_all};
+use crate::resource_leaks::check_nothing_attached;
+use crate::usage_error::{
+    ENVIRONMENT, RefusalCase, USAGE, case, check_all_refused, check_error_line, check_refusal,
+};
 
-/// Exit status of a program that a second SIGINT ended.
-const INTERRUPTED: i32 = 130;
-/// A second SIGINT ends a run at once, in the middle of a trial that would take much longer.
-const AT_ONCE: Duration = Duration::from_secs(2);
-/// What a run says as it begins.
-const BEGINNING: &str = "horolog: loading ";
+/// Exit status after a second SIGINT.
+const INTERRUPTED_STATUS: i32 = 130;
+/// Longest time to the end of a run after a second SIGINT; a trial takes much longer.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+/// First words of the line that reports the start of a run.
+const START_LINE: &str = "horolog: loading ";
 
-/// The target, which is there, and this host's own address.
+/// Addresses of the target, which exists, and of the client's host.
 const TARGET: &str = "192.0.2.2";
 const OWN: &str = "192.0.2.1";
 const TARGET_IPV6: &str = "2001:db8:0:1::2";
-/// A public address, to which the lab has a route; that leads into the lab.
+/// Public address, to which the client has a route that stays in the lab.
 const PUBLIC: &str = "8.8.8.8";
 
-/// What is refused before the run begins, whoever asks.
-const CASES: [Case; 31] = [
+/// Requests that are refused before the run begins, with any privileges.
+const CASES: [RefusalCase; 31] = [
     case(&[TARGET, "-i", "nosuch0"], ENVIRONMENT, &["'nosuch0'", "ip link"]),
     case(&["203.0.113.9"], ENVIRONMENT, &["203.0.113.9", "ip route get"]),
     case(&[OWN, "--engine", "xdp"], ENVIRONMENT, &[OWN, "'xdp'", "--engine udp"]),
@@ -65,8 +67,8 @@ const CASES: [Case; 31] = [
     case(&[TARGET, "-d", TARGET], USAGE, &["-d"]),
 ];
 
-/// What the parser of the command line refuses.
-const MALFORMED: [Case; 10] = [
+/// Command lines that the parser refuses.
+const MALFORMED: [RefusalCase; 10] = [
     case(&[TARGET, "-r", "0"], USAGE, &["'0'", "--rate"]),
     case(&[TARGET, "-r", "-5"], USAGE, &["-5"]),
     case(&[TARGET, "--rate=-5"], USAGE, &["'-5'", "--rate"]),
@@ -79,10 +81,10 @@ const MALFORMED: [Case; 10] = [
     case(&[], USAGE, &["TARGET"]),
 ];
 
-/// An address on the link that nobody has.
+/// Address on the link that no host has.
 const UNUSED_ADDRESS: &str = "198.18.7.7";
 
-/// Packets that a host's interface has sent (`proc_net_dev(5)`).
+/// Returns the number of packets that a host's interface has sent (`proc_net_dev(5)`).
 fn sent_packets(host: &LabHost) -> Result<u64> {
     let table = host.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
     let interface = &host.first_interface().name;
@@ -94,30 +96,30 @@ fn sent_packets(host: &LabHost) -> Result<u64> {
     Ok(sent.parse()?)
 }
 
-fn refused(cases: &[Case]) -> Result<()> {
+fn check_refused(cases: &[RefusalCase]) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
     let server = Some(lab.server().first_interface().ipv4.into());
     let public = Prefix::host(IpAddr::V4(PUBLIC.parse::<Ipv4Addr>()?));
     client.netlink()?.add_route(public, server, client.first_interface().index)?;
-    expect_all(cases, |arguments| run_to_end(&mut load(client, arguments)?, TIMEOUT))?;
-    nothing_is_attached(client)
+    check_all_refused(cases, |arguments| run_to_end(&mut load(client, arguments)?, TIMEOUT))?;
+    check_nothing_attached(client)
 }
 
-/// What cannot be is refused, with nothing left attached.
+/// Impossible requests are refused, and leave nothing attached.
 pub(crate) fn impossible_requests_are_refused() -> Result<()> {
-    refused(&CASES)
+    check_refused(&CASES)
 }
 
-/// A command line that is malformed is refused in one line as well.
+/// Malformed command lines are refused in one line.
 pub(crate) fn malformed_command_lines_are_refused() -> Result<()> {
-    refused(&MALFORMED)
+    check_refused(&MALFORMED)
 }
 
-/// A public target that nobody calls their own is sent nothing at all. That the count would show it
-/// is seen from a target that may be loaded.
+/// No packet is sent to a public target without `--i-own-this-target`. A load of a permitted target
+/// shows that the packet count would reveal one.
 pub(crate) fn a_public_target_is_sent_nothing() -> Result<()> {
-    // IPv6 would send of its own accord.
+    // IPv6 sends packets on its own.
     let lab = Lab::new(&LabConfig { ipv6: false, ..LabConfig::default() })?;
     let client = lab.client();
     let server = Some(lab.server().first_interface().ipv4.into());
@@ -126,7 +128,7 @@ pub(crate) fn a_public_target_is_sent_nothing() -> Result<()> {
     let before = sent_packets(client)?;
     for engine in ["auto", "udp", "packet", "xdp"] {
         let output = run_to_end(&mut load(client, &[PUBLIC, "--engine", engine])?, TIMEOUT)?;
-        check(&output, USAGE, &[PUBLIC, "--i-own-this-target"])?;
+        check_refusal(&output, USAGE, &[PUBLIC, "--i-own-this-target"])?;
     }
     ensure!(sent_packets(client)? == before, "something was sent");
     let arguments = [TARGET, "--engine", "packet", "-r", "1k", "-t", "0.01"];
@@ -135,19 +137,19 @@ pub(crate) fn a_public_target_is_sent_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A neighbour that does not tell its MAC address is named.
+/// A neighbour whose MAC address does not resolve is reported.
 pub(crate) fn an_unreachable_neighbour_is_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
     let unused = Prefix::host(IpAddr::V4(UNUSED_ADDRESS.parse::<Ipv4Addr>()?));
     client.netlink()?.add_route(unused, None, client.first_interface().index)?;
     let output = run_to_end(&mut load(client, &[UNUSED_ADDRESS, "--engine", "xdp"])?, TIMEOUT)?;
-    check(&output, ENVIRONMENT, &[UNUSED_ADDRESS, "MAC address"])?;
-    nothing_is_attached(client)
+    check_refusal(&output, ENVIRONMENT, &[UNUSED_ADDRESS, "MAC address"])?;
+    check_nothing_attached(client)
 }
 
-/// An ordinary user is told what the better engines need, and with `auto` gets sockets and is told
-/// so.
+/// The faster engines report the privileges that they need, and `auto` without them falls back to
+/// sockets and reports this.
 pub(crate) fn missing_privileges_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -157,9 +159,9 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
         let mut command = unprivileged.command(lab.client().command("setpriv"));
         run_to_end(command.args(["load", "ntp", TARGET]).args(arguments), TIMEOUT)
     };
-    check(&run(&["--engine", "xdp"])?, ENVIRONMENT, &["BPF", "CAP_BPF", "root"])?;
-    check(&run(&["--engine", "packet"])?, ENVIRONMENT, &["veth0", "CAP_NET_RAW", "root"])?;
-    check(
+    check_refusal(&run(&["--engine", "xdp"])?, ENVIRONMENT, &["BPF", "CAP_BPF", "root"])?;
+    check_refusal(&run(&["--engine", "packet"])?, ENVIRONMENT, &["veth0", "CAP_NET_RAW", "root"])?;
+    check_refusal(
         &run(&["-s", "10.0.0.0/8"])?,
         ENVIRONMENT,
         &["CAP_BPF", "CAP_NET_RAW", "source network"],
@@ -167,10 +169,10 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
     let output = run(&["-r", "1k", "-t", "0.2", "--json", "r.json"])?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
-    check_line(&stderr, &[BEGINNING, "engine udp"])?;
+    check_error_line(&stderr, &[START_LINE, "engine udp"])?;
     let result: LoadResult = parse(&fs::read(unprivileged.path("r.json"))?)?;
     ensure!(
-        result.engine == LoadEngineKind::Udp && has(&result, FindingCode::EngineFallback),
+        result.engine == LoadEngineKind::Udp && has_finding(&result, FindingCode::EngineFallback),
         "{result:?}"
     );
     for better in ["'xdp'", "'packet'"] {
@@ -187,21 +189,21 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
     Ok(())
 }
 
-/// A file that cannot be written is complained of before anything is measured.
+/// A file that cannot be written is reported before the run begins.
 pub(crate) fn a_file_that_cannot_be_written_is_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for option in ["--json", "--html"] {
         for path in ["/proc/nowhere/result", "/proc/self/result", "."] {
             let arguments = [TARGET, "-r", "1k", "-t", "0.1", option, path];
             let output = run_to_end(&mut load(lab.client(), &arguments)?, TIMEOUT)?;
-            check(&output, ENVIRONMENT, &["cannot write", path])
+            check_refusal(&output, ENVIRONMENT, &["cannot write", path])
                 .with_context(|| format!("{option} {path}"))?;
         }
     }
-    nothing_is_attached(lab.client())
+    check_nothing_attached(lab.client())
 }
 
-/// A reader of the table that goes away costs neither the measurement nor its files.
+/// A closed standard output affects neither the measurement nor its files.
 pub(crate) fn a_closed_output_loses_no_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -209,18 +211,18 @@ pub(crate) fn a_closed_output_loses_no_result() -> Result<()> {
     let mut arguments = vec![TARGET, "--engine", "udp", "-r", "1k", "-t", "0.1"];
     arguments.extend(["--json", "r.json", "--html", "r.html"]);
     let mut command = load(lab.client(), &arguments)?;
-    let mut run = Started::start_with(&mut command, std::process::Stdio::piped())?;
-    // The table's head has been written, or finds nobody.
+    let mut run = StartedProgram::start_with(&mut command, std::process::Stdio::piped())?;
+    // The head of the table is either written already or fails.
     drop(run.child.stdout.take());
     let (status, _) = run.end()?;
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);
     let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
     ensure!(result.trials.len() == 1, "{:?}", result.trials);
-    ensure!(run.read("r.html")?.contains("</html>"), "no page");
+    ensure!(run.read("r.html")?.contains("</html>"), "no HTML report");
     Ok(())
 }
 
-/// SIGINT ends a run after the trial that runs, with the result so far.
+/// SIGINT ends a run after the current trial, with the result so far.
 pub(crate) fn an_interrupted_run_keeps_its_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -228,8 +230,8 @@ pub(crate) fn an_interrupted_run_keeps_its_result() -> Result<()> {
     for engine in ["udp", "packet", "xdp"] {
         let mut arguments = vec![TARGET, "--engine", engine, "-r", "1k-2k", "-x", "1.01"];
         arguments.extend(["-t", "0.3", "--json", "r.json"]);
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
-        // The table's head takes two lines.
+        let mut run = StartedProgram::start(&mut load(lab.client(), &arguments)?)?;
+        // The head of the table has two lines.
         run.wait_until(|stdout, _| stdout.lines().count() >= 4)?;
         run.signal("INT")?;
         let (status, _) = run.end()?;
@@ -240,36 +242,39 @@ pub(crate) fn an_interrupted_run_keeps_its_result() -> Result<()> {
         ensure!((2..20).contains(&trials), "{trials} trials with {engine}");
         ensure!(result.trials.iter().all(|trial| trial.sent > 0), "{:?}", result.trials);
         ensure!(run.read("stdout")?.contains("Lost in all trials"), "no summary");
-        nothing_is_attached(lab.client())?;
+        check_nothing_attached(lab.client())?;
     }
     Ok(())
 }
 
-/// A second SIGINT ends it at once, in the middle of a trial.
+/// A second SIGINT ends a run at once, in the middle of a trial.
 pub(crate) fn a_second_interrupt_ends_at_once() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for engine in ["udp", "packet", "xdp"] {
         let arguments = [TARGET, "--engine", engine, "-r", "1k", "-t", "60", "--json", "r.json"];
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        let mut run = StartedProgram::start(&mut load(lab.client(), &arguments)?)?;
         run.wait_until(|stdout, _| stdout.lines().count() >= 2)?;
         run.signal("INT")?;
         run.wait_until(|_, stderr| stderr.contains("once more"))?;
         run.signal("INT")?;
         let (status, took) = run.end()?;
-        ensure!(status.code() == Some(INTERRUPTED) && took < AT_ONCE, "{status} after {took:?}");
+        ensure!(
+            status.code() == Some(INTERRUPTED_STATUS) && took < END_TIME_MAX,
+            "{status} after {took:?}"
+        );
         ensure!(run.files()? == ["stderr", "stdout"], "left behind: {:?}", run.files()?);
-        nothing_is_attached(lab.client())?;
-        no_ingress_program(lab.client())?;
+        check_nothing_attached(lab.client())?;
+        check_no_ingress_program(lab.client())?;
     }
     Ok(())
 }
 
-/// Checks that no program sits at the host's ingress; `bpftool` or `tc` would have to be there to
-/// ask, so a second engine is asked to begin, which it does only where nobody else is.
-fn no_ingress_program(host: &LabHost) -> Result<()> {
+/// Checks that no program is attached to the host's ingress: an XDP engine starts only without one.
+/// `bpftool` and `tc` may be missing.
+fn check_no_ingress_program(host: &LabHost) -> Result<()> {
     let arguments = [TARGET, "--engine", "xdp", "-r", "1k", "-t", "0.01"];
     let output = run_to_end(&mut load(host, &arguments)?, TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(stderr.starts_with(BEGINNING), "{stderr}");
+    ensure!(stderr.starts_with(START_LINE), "{stderr}");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Pages of long runs: they stay small, and show nothing where nothing was measured.
+//! Scenarios of HTML reports of long runs, which stay small and show nothing where nothing was
+//! measured.
 
 use std::fs;
 
@@ -10,23 +11,22 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::Browser;
-use crate::page_samples::{Fill, of_file, without};
-use crate::pages::{RenderedPage, page_of, shows};
+use crate::page_samples::{RandomDistributions, sample_result, without_fields};
+use crate::pages::{RenderedPage, check_page, render_report};
 use crate::scenario::Need;
 use crate::{long_run_pages, scenarios};
 
-/// Ten minutes, a trial for each and a point for each second.
+/// Trials and points of a run of ten minutes: one per minute and one per second.
 const TRIALS: u64 = 10;
 const POINTS: u64 = 600;
-/// An hour, of which there is no room for more than a summary, and more than there is room for.
+/// Points of a run of an hour, and of one whose table lists only the worst intervals.
 pub(crate) const HOUR: u64 = 3_600;
 const LONGEST: u64 = 10_000;
-/// Elements of a page that a browser shows at once.
+/// Limit of the number of elements of a page.
 const ELEMENTS_MAX: u64 = 8_000;
 const SAMPLES: u64 = 10_000;
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// All of them.
 pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
     scenarios!(needs, long_run_pages:
         a_page_of_ten_minutes_is_small_and_correct,
@@ -36,8 +36,8 @@ pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
     .into()
 }
 
-/// The page of this result, as it is to be seen.
-fn opened(
+/// Writes the page of a result, opens it, and returns its contents.
+fn open_page(
     browser: &mut Browser,
     directory: &TempDir,
     name: &str,
@@ -45,22 +45,23 @@ fn opened(
 ) -> Result<RenderedPage> {
     let file = directory.path().join(name).with_extension("json");
     fs::write(&file, result.to_string())?;
-    browser.open(&page_of(&file, directory.path())?)?;
+    browser.open(&render_report(&file, directory.path())?)?;
     RenderedPage::of(browser)
 }
 
-/// A load in ten trials at rising rates, with all histograms, and a point for each second.
-pub(crate) fn of_seconds(seconds: u64) -> Result<Value> {
-    let mut result = of_file("load")?;
+/// Returns a load of ten trials at rising rates, with all histograms and a point for each second.
+pub(crate) fn load_of_seconds(seconds: u64) -> Result<Value> {
+    let mut result = sample_result("load")?;
     let (trial, point) = (result["trials"][0].take(), result["series"]["points"][0].take());
-    let (trial, point) = (without(&trial, &["phase"]), without(&point, &["unsynchronised"]));
+    let (trial, point) =
+        (without_fields(&trial, &["phase"]), without_fields(&point, &["unsynchronised"]));
     let trials = (0..TRIALS).map(|number| {
         let mut trial = trial.clone();
         trial["achieved_rate"] = json!(1_000.5 + 250.0 * number as f64);
         trial
     });
     result["trials"] = trials.collect();
-    Fill::new(3).distributions(&mut result)?;
+    RandomDistributions::new(3).replace_in(&mut result)?;
     let points = (0..seconds).map(|number| {
         let mut point = point.clone();
         point["at_s"] = json!(number as f64);
@@ -72,12 +73,12 @@ pub(crate) fn of_seconds(seconds: u64) -> Result<Value> {
         point
     });
     result["series"] = json!({ "interval_s": 1.0, "points": points.collect::<Value>() });
-    Ok(without(&result, &["search", "outages", "overload"]))
+    Ok(without_fields(&result, &["search", "outages", "overload"]))
 }
 
-/// A server that was asked ten times a second, with offsets that wander.
+/// Returns a query of ten samples per second, with varying offsets.
 fn many_samples() -> Result<Value> {
-    let mut result = of_file("query")?;
+    let mut result = sample_result("query")?;
     let sample = result["servers"][0]["samples"][0].take();
     let samples = (0..SAMPLES).map(|number| {
         let mut sample = sample.clone();
@@ -94,38 +95,38 @@ fn many_samples() -> Result<Value> {
 fn a_page_of_ten_minutes_is_small_and_correct() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(1280, 900)?;
-    let load = of_seconds(POINTS)?;
-    let rendered = opened(&mut browser, &directory, "load", &load)?;
-    ensure!(rendered.table("intervals")?.rows.len() == POINTS as usize, "not each second is shown");
-    shows(&mut browser, &load)?;
+    let load = load_of_seconds(POINTS)?;
+    let rendered = open_page(&mut browser, &directory, "load", &load)?;
+    ensure!(rendered.table("intervals")?.rows.len() == POINTS as usize, "a second is not shown");
+    check_page(&mut browser, &load)?;
     let query = many_samples()?;
-    opened(&mut browser, &directory, "query", &query)?;
-    let complaints = browser.complaints();
-    ensure!(complaints.is_empty(), "{complaints:?}");
+    open_page(&mut browser, &directory, "query", &query)?;
+    let errors = browser.take_errors();
+    ensure!(errors.is_empty(), "{errors:?}");
     Ok(())
 }
 
 fn a_page_of_hours_is_small_and_correct() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(1280, 900)?;
-    let load = of_seconds(HOUR)?;
-    opened(&mut browser, &directory, "hour", &load)?;
-    shows(&mut browser, &load)?;
-    let rendered = opened(&mut browser, &directory, "longest", &of_seconds(LONGEST)?)?;
-    ensure!(rendered.table("intervals-worst")?.rows.len() == 20, "not the worst are shown");
+    let load = load_of_seconds(HOUR)?;
+    open_page(&mut browser, &directory, "hour", &load)?;
+    check_page(&mut browser, &load)?;
+    let rendered = open_page(&mut browser, &directory, "longest", &load_of_seconds(LONGEST)?)?;
+    ensure!(rendered.table("intervals-worst")?.rows.len() == 20, "wrong number of worst intervals");
     for name in ["hour", "longest"] {
         browser.open(&directory.path().join(name).with_extension("html"))?;
         let elements = browser.evaluate("document.querySelectorAll('*').length")?;
         let elements = elements.as_u64().context("no number")?;
         ensure!(elements < ELEMENTS_MAX, "{name}: {elements} elements");
     }
-    let complaints = browser.complaints();
-    ensure!(complaints.is_empty(), "{complaints:?}");
+    let errors = browser.take_errors();
+    ensure!(errors.is_empty(), "{errors:?}");
     Ok(())
 }
 
-/// How many points of a plot are in a colour from one place of its horizontal axis to another.
-fn painted(browser: &mut Browser, id: &str, [from, to]: [f64; 2]) -> Result<u64> {
+/// Returns the number of coloured pixels of a plot in a range of its horizontal axis.
+fn painted_pixels(browser: &mut Browser, id: &str, [from, to]: [f64; 2]) -> Result<u64> {
     let script = format!(
         "(() => {{ const chart = document.getElementById('plot-{id}'); \
          const plot = JSON.parse(document.getElementById('plots').textContent)\
@@ -152,12 +153,12 @@ fn painted(browser: &mut Browser, id: &str, [from, to]: [f64; 2]) -> Result<u64>
 fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(1280, 900)?;
-    let mut load = of_seconds(20)?;
+    let mut load = load_of_seconds(20)?;
     for second in [8, 9, 10, 14, 16] {
         let point = &mut load["series"]["points"][second];
         point["lost"] = point["sent"].clone();
         point["received"] = json!(0);
-        *point = without(point, &["rtt_ns"]);
+        *point = without_fields(point, &["rtt_ns"]);
     }
     let mut recorder = Recorder::new();
     for _ in 0..100 {
@@ -168,7 +169,7 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
     for trial in load["trials"].as_array_mut().context("no trials")? {
         trial["rtt_ns"] = serde_json::to_value(&rtt)?;
     }
-    let rendered = opened(&mut browser, &directory, "outage", &load)?;
+    let rendered = open_page(&mut browser, &directory, "outage", &load)?;
     ensure!(rendered.figure.is_some(), "no verdict");
     for (id, range, is_painted) in [
         ("latency-over-time", [3.0, 6.8], true),
@@ -179,8 +180,8 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
         ("rtt-histogram", [950.0, 1_150.0], true),
         ("rtt-histogram", [1_300.0, 900_000.0], false),
     ] {
-        let count = painted(&mut browser, id, range)?;
-        ensure!((count > 0) == is_painted, "{id}: {count} points are painted in {range:?}");
+        let count = painted_pixels(&mut browser, id, range)?;
+        ensure!((count > 0) == is_painted, "{id}: {count} pixels are painted in {range:?}");
     }
     Ok(())
 }

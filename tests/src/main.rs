@@ -1,10 +1,10 @@
-//! Scenarios: Horolog in lab hosts, with real peers, as root. Each is a function of a module by
-//! topic; `registry.rs` lists them with the needs of each.
+//! Scenarios: Horolog in lab hosts, with other implementations, as root. Each is a function of a
+//! module by topic; `registry.rs` lists them with the needs of each.
 //!
-//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them: those that measure one after
-//! the other, because they use the whole machine, and in parallel with them those that wait
+//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them: the measuring ones one after
+//! the other, because they use the whole machine, and the waiting ones in parallel with them
 //! ([`scenario_groups`]). Build `horolog` first; `make scenarios` does all of that. A scenario that
-//! cannot run here is reported as ignored, with the reason.
+//! cannot run on this machine is reported as ignored, with the reason.
 
 mod addresses;
 mod af_xdp_queues;
@@ -167,8 +167,8 @@ const ROOT_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6];
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
-        Some(lab::HELPER) => become_helper(&arguments[2..]),
-        Some(addresses::HELPER) => addresses::become_denied(&arguments[2..]),
+        Some(lab::HELPER) => run_helper(&arguments[2..]),
+        Some(addresses::WITHOUT_IPV6) => addresses::exec_without_ipv6(&arguments[2..]),
         Some(soak::MODE) => soak::run(&arguments[2..]),
         Some(scenario_groups::WAITING_PARENT) => scenario_groups::run_waiting(&arguments[2..]),
         Some(name)
@@ -181,7 +181,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn become_helper(arguments: &[String]) -> ExitCode {
+fn run_helper(arguments: &[String]) -> ExitCode {
     match lab::helper(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

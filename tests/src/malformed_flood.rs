@@ -1,6 +1,6 @@
-//! Scenarios of a server that is sent malformed datagrams at full rate: every valid request in
-//! between is answered, nothing else is, no reply is longer than its request, and the counters add
-//! up to what was sent.
+//! Scenarios of malformed datagrams at full rate: the server answers every valid request among them
+//! and nothing else, no reply is longer than its request, and the counters add up to the datagrams
+//! sent.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,17 +18,17 @@ use crate::random::Random;
 
 const DURATION: Duration = Duration::from_secs(1);
 const SEED: u64 = 0x6e6f_6973_6521;
-/// Datagrams between two answers waited for. A veth's ring holds 256 and the stack's queue 1,000,
-/// so none is lost on the way and every one can be accounted for.
+/// Datagrams between two awaited replies. The ring of a veth holds 256 and the queue of the stack
+/// 1,000, so no datagram is lost and each is counted.
 const BURST: usize = 64;
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long something that must not come is waited for.
+/// Time in which an unexpected reply would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);
-/// What fits into a frame of 1,500 bytes behind the headers of IPv6.
+/// Longest UDP payload of an IPv6 packet of 1,500 bytes, in bytes.
 const PAYLOAD_MAX: u64 = 1_452;
 
-/// What a datagram is to the server, judged here once more, and apart from the server's own
-/// judgement (RFC 5905, section 7.3; what follows the header comes in words of 32 bits).
+/// Kind of a datagram, classified independently of the server (RFC 5905, section 7.3; a trailer
+/// consists of words of 32 bits).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum DatagramKind {
     Request,
@@ -40,7 +40,7 @@ enum DatagramKind {
 impl DatagramKind {
     fn of(payload: &[u8]) -> Self {
         let [first, _, ..] = *payload else { return Self::Length };
-        // Control messages and private ones have lengths of their own.
+        // Control and private messages have other lengths.
         if first & 7 >= 6 {
             return Self::Mode(first & 7);
         }
@@ -56,7 +56,7 @@ impl DatagramKind {
     }
 }
 
-/// The sorts that are not answered, with the server's names for the reasons.
+/// Kinds that have no reply, with the server's names of the reasons.
 const IGNORED: [(DatagramKind, &str); 8] = [
     (DatagramKind::Length, "length"),
     (DatagramKind::Version, "version"),
@@ -68,11 +68,11 @@ const IGNORED: [(DatagramKind, &str); 8] = [
     (DatagramKind::Mode(7), "mode_private"),
 ];
 
-/// What was sent.
+/// Counts of sent datagrams.
 #[derive(Default, Debug)]
 struct SentCounts {
     kinds: BTreeMap<DatagramKind, u64>,
-    /// Datagrams of 48 bytes that are plain requests with a mode, which XDP answers itself.
+    /// Plain requests of 48 bytes with a mode, which XDP answers itself.
     plain: u64,
     /// Datagrams of another length than 48 bytes.
     other_length: u64,
@@ -97,8 +97,8 @@ impl SentCounts {
     }
 }
 
-/// A datagram that must not be answered.
-fn noise(random: &mut Random) -> Vec<u8> {
+/// Returns a random datagram that is no valid request.
+fn malformed_datagram(random: &mut Random) -> Vec<u8> {
     loop {
         let length = match random.within(0..=3) {
             0 => random.within(0..=52),
@@ -113,8 +113,8 @@ fn noise(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A valid request: plain, in symmetric active mode, with 20 bytes that could be a message
-/// authentication code behind it, or of version 1 without a mode.
+/// Returns a valid request: plain, in symmetric active mode, with a trailer of 20 bytes that may be
+/// a MAC, or of version 1 without a mode.
 fn request(random: &mut Random) -> Vec<u8> {
     let version = random.within(1..=4) as u8;
     let mut payload = client::request(version, NtpTimestamp::from_bits(random.next())).to_vec();
@@ -127,12 +127,12 @@ fn request(random: &mut Random) -> Vec<u8> {
     payload
 }
 
-/// Takes the next reply, which has to be the one to `request`.
+/// Receives the next reply, which must be the one to `request`.
 fn expect_reply(socket: &UdpSocket, server: SocketAddr, request: &[u8]) -> Result<()> {
     let mut buffer = [0; 2_048];
     let (length, from) = socket.recv_from(&mut buffer).context("a request was not answered")?;
     let reply = &buffer[..length];
-    ensure!(from == server, "a reply came from {from}");
+    ensure!(from == server, "reply from {from}");
     ensure!(length == HEADER_LEN && length <= request.len(), "a reply of {length} bytes");
     let (header, _) = Header::parse(reply)?;
     let mode = if request[0] & 7 == 1 {
@@ -146,43 +146,43 @@ fn expect_reply(socket: &UdpSocket, server: SocketAddr, request: &[u8]) -> Resul
     Ok(())
 }
 
-/// Sends noise for a while, with a request behind every burst of it.
-fn make_noise(lab: &Lab, server: SocketAddr) -> Result<SentCounts> {
+/// Sends malformed datagrams for [`DURATION`], with a request after every burst.
+fn send_malformed(lab: &Lab, server: SocketAddr) -> Result<SentCounts> {
     let socket = client::socket(lab.client(), server, READ_TIMEOUT)?;
     let mut random = Random::new(SEED);
-    // Made beforehand, so that the noise comes as fast as can be sent.
-    let noises: Vec<_> = (0..4_096).map(|_| noise(&mut random)).collect();
+    // Generated beforehand, so that they are sent at full rate.
+    let malformed: Vec<_> = (0..4_096).map(|_| malformed_datagram(&mut random)).collect();
     let mut sent = SentCounts::default();
     let started = Instant::now();
     while started.elapsed() < DURATION {
-        let first = random.within(0..=(noises.len() - BURST) as u64) as usize;
+        let first = random.within(0..=(malformed.len() - BURST) as u64) as usize;
         let request = request(&mut random);
-        for payload in noises[first..first + BURST].iter().chain([&request]) {
+        for payload in malformed[first..first + BURST].iter().chain([&request]) {
             socket.send_to(payload, server)?;
             sent.count(payload);
         }
         expect_reply(&socket, server, &request)?;
     }
     socket.set_read_timeout(Some(QUIET_PERIOD))?;
-    let unasked = socket.recv_from(&mut [0; 2_048]);
-    ensure!(unasked.is_err(), "a reply that nobody asked for: {unasked:?}");
+    let unexpected = socket.recv_from(&mut [0; 2_048]);
+    ensure!(unexpected.is_err(), "reply without a request: {unexpected:?}");
     Ok(sent)
 }
 
-/// A counter by the path to it.
+/// Returns a counter of a status by its JSON pointer.
 fn counter(status: &Value, path: &str) -> Result<u64> {
     let value = status.pointer(path).and_then(Value::as_u64);
     value.with_context(|| format!("no counter {path} in {status}"))
 }
 
-/// Checks that a counter is what it has to be.
-fn expect(status: &Value, path: &str, expected: u64) -> Result<()> {
+/// Checks the value of a counter.
+fn check_counter(status: &Value, path: &str, expected: u64) -> Result<()> {
     let counted = counter(status, path)?;
     ensure!(counted == expected, "{path} is {counted} instead of {expected}: {status}");
     Ok(())
 }
 
-/// The server's status once it has counted what it received; what came last may take a moment.
+/// Returns the server's status once it has counted `received` datagrams, which may take a moment.
 fn settled_status(server: &Server, received: u64) -> Result<Value> {
     let started = Instant::now();
     loop {
@@ -203,37 +203,37 @@ fn check_counters(server: &Server, engine: Engine, sent: &SentCounts) -> Result<
         let answered = counter(&status, "/xdp_counters/answered_ipv4")?
             + counter(&status, "/xdp_counters/answered_ipv6")?;
         ensure!(answered == sent.plain, "XDP answered {answered} of {}: {status}", sent.plain);
-        expect(&status, "/xdp_counters/passed/length", sent.other_length)?;
+        check_counter(&status, "/xdp_counters/passed/length", sent.other_length)?;
         let request = sent.total() - sent.plain - sent.other_length;
-        expect(&status, "/xdp_counters/passed/request", request)?;
+        check_counter(&status, "/xdp_counters/passed/request", request)?;
         for reason in ["malformed", "fragment", "no_clock"] {
-            expect(&status, &format!("/xdp_counters/passed/{reason}"), 0)?;
+            check_counter(&status, &format!("/xdp_counters/passed/{reason}"), 0)?;
         }
     }
     for (kind, reason) in IGNORED {
-        expect(&status, &format!("/counters/ignored/{reason}"), sent.of(kind))?;
+        check_counter(&status, &format!("/counters/ignored/{reason}"), sent.of(kind))?;
     }
-    expect(&status, "/counters/answered", sent.of(DatagramKind::Request) - by_xdp)?;
-    expect(&status, "/counters/received", received)?;
+    check_counter(&status, "/counters/answered", sent.of(DatagramKind::Request) - by_xdp)?;
+    check_counter(&status, "/counters/received", received)?;
     for none in ["ignored/source", "expired", "refused", "dropped", "receive_errors"] {
-        expect(&status, &format!("/counters/{none}"), 0)?;
+        check_counter(&status, &format!("/counters/{none}"), 0)?;
     }
     Ok(())
 }
 
-/// Noise is not answered, requests in between are, and the counters tell exactly what was sent,
-/// over both IP versions.
+/// Malformed datagrams have no reply, requests among them have one, and the counters agree with the
+/// datagrams sent, over IPv4 and IPv6.
 pub(crate) fn malformed_requests_get_no_reply(engine: Engine) -> Result<()> {
     for ipv6 in [false, true] {
         let lab = Lab::new(&LabConfig::default())?;
         let at = server_address(&lab, ipv6)?;
         let server = Server::start(lab.server(), engine, &[at], &[])?;
-        let sent = make_noise(&lab, at)?;
+        let sent = send_malformed(&lab, at)?;
         for kind in IGNORED.map(|(kind, _)| kind).into_iter().chain([DatagramKind::Request]) {
-            ensure!(sent.of(kind) > 20, "too little was sent: {sent:?}");
+            ensure!(sent.of(kind) > 20, "too few {kind:?} datagrams: {sent:?}");
         }
         check_counters(&server, engine, &sent).with_context(|| format!("{sent:?}"))?;
-        client::query_from(lab.client(), at).context("after the noise")?;
+        client::query_from(lab.client(), at).context("query after malformed datagrams")?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
-//! Scenarios of what is made of metrics: a real Prometheus scrapes a server under load, one that
-//! is not synchronised, one that has a receiver, and a relay; and a load run, with its token. It
-//! has all that the dashboards and the alert rules ask for, answers each of their expressions, and
-//! raises the alarms that are due and no other.
+//! Scenarios of Prometheus: it scrapes a server under load, an unsynchronised one, one with a
+//! receiver, a relay, and a load run with its token. It has every metric that dashboards and alert
+//! rules use, evaluates each of their expressions, and raises exactly the expected alerts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,13 +22,13 @@ use tempfile::TempDir;
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, write_secret};
 use crate::relay::{self, Relay};
 use crate::scenario::Need;
-use crate::server_nts::certificate;
+use crate::server_nts::write_certificate;
 use crate::{monitoring, scenarios};
 
 const PACKAGING: &str = concat!(env!("HOROLOG_REPOSITORY"), "packaging");
 const PORTS: [u16; 4] = [9_123, 9_124, 9_125, 9_105];
-/// What only a receiver's pulse gives, which no machine of these tests has.
-const OF_A_PULSE: [&str; 4] = [
+/// Metrics of a receiver's pulse, which no test machine has.
+const PULSE_METRICS: [&str; 4] = [
     "horolog_calibration_allan_deviation_ppb",
     "horolog_calibration_frequency_ppb",
     "horolog_calibration_noise_seconds",
@@ -37,11 +36,10 @@ const OF_A_PULSE: [&str; 4] = [
 ];
 const TOKEN: &str = "0123456789abcdef";
 const PROMETHEUS_PORT: u16 = 9_090;
-/// Long enough for alerts to fire and for Prometheus to start on a busy machine.
-const LONG: Duration = Duration::from_mins(1);
+/// Timeout of alerts, and of the start of Prometheus on a busy machine.
+const LONG_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[Need::Peer("promtool")], monitoring:
         alert_rules_fire_as_intended,
@@ -64,7 +62,7 @@ fn alert_rules_fire_as_intended() -> Result<()> {
         let kind = if file == "prometheus.yml" { "config" } else { "rules" };
         let mut command = Command::new("promtool");
         command.args([what, kind]).arg(packaging("prometheus").join(file));
-        let output = run_to_end(&mut command, LONG)?;
+        let output = run_to_end(&mut command, LONG_TIMEOUT)?;
         ensure!(output.status.success(), "{file}: {output:?}");
     }
     let tests = fs::read_to_string(packaging("prometheus/alerts_test.yml"))?;
@@ -80,8 +78,8 @@ fn alert_rules_fire_as_intended() -> Result<()> {
     Ok(())
 }
 
-/// What a dashboard asks for, with its variables filled in.
-fn dashboard(name: &str) -> Result<Vec<String>> {
+/// Returns the expressions of a dashboard, with its variables replaced.
+fn dashboard_expressions(name: &str) -> Result<Vec<String>> {
     let text = fs::read_to_string(packaging("grafana").join(name))?;
     let dashboard: Value = serde_json::from_str(&text)?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
@@ -97,13 +95,13 @@ fn dashboard(name: &str) -> Result<Vec<String>> {
     filled.collect()
 }
 
-/// The names of this program's metrics in a text.
-fn metrics(text: &str) -> BTreeSet<&str> {
+/// Returns the names of Horolog's metrics in a text.
+fn metric_names(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.split(|c| !is_part(c)).filter(|word| word.starts_with("horolog_")).collect()
 }
 
-/// A Prometheus that scrapes everything once a second, and whose alerts need little patience.
+/// Prometheus that scrapes all targets every second, and fires alerts after 1 s.
 struct Prometheus<'a> {
     host: &'a LabHost,
     at: SocketAddr,
@@ -112,7 +110,7 @@ struct Prometheus<'a> {
 }
 
 impl<'a> Prometheus<'a> {
-    /// With the addresses of each job; `token` is the file of what they want to be shown.
+    /// Starts Prometheus with the targets of each job; `token` is the file of their bearer token.
     fn start(
         host: &'a LabHost,
         at: SocketAddr,
@@ -152,27 +150,27 @@ impl<'a> Prometheus<'a> {
         Ok(Self { host, at, _running: running, _directory: directory })
     }
 
-    /// What its interface says to a question.
+    /// Returns the data of a response of the HTTP interface.
     fn get(&self, path: &str) -> Result<Value> {
         let mut stream = self.host.run(|| TcpStream::connect(self.at))??;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes())?;
         let mut reply = String::new();
         stream.read_to_string(&mut reply)?;
-        let (_, body) = reply.split_once("\r\n\r\n").context("no answer")?;
-        let answer: Value = serde_json::from_str(body).with_context(|| reply.clone())?;
-        ensure!(answer["status"] == "success", "{path}: {answer}");
-        Ok(answer["data"].clone())
+        let (_, body) = reply.split_once("\r\n\r\n").context("no response body")?;
+        let response: Value = serde_json::from_str(body).with_context(|| reply.clone())?;
+        ensure!(response["status"] == "success", "{path}: {response}");
+        Ok(response["data"].clone())
     }
 
-    /// The samples that an expression has now.
+    /// Returns the present samples of an expression.
     fn query(&self, expression: &str) -> Result<Vec<Value>> {
         let encoded: Vec<_> = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let data = self.get(&format!("/api/v1/query?query={}", encoded.concat()))?;
         Ok(data["result"].as_array().context("no samples")?.clone())
     }
 
-    /// Waits until an expression has so many samples.
+    /// Waits until an expression has `count` samples.
     fn await_samples(&self, expression: &str, count: usize) -> Result<()> {
         let started = Instant::now();
         loop {
@@ -180,14 +178,14 @@ impl<'a> Prometheus<'a> {
             if last.as_ref().is_ok_and(|samples| samples.len() == count) {
                 return Ok(());
             }
-            if started.elapsed() > LONG {
-                bail!("{expression} has not {count} samples: {last:?}");
+            if started.elapsed() > LONG_TIMEOUT {
+                bail!("{expression}: not {count} samples: {last:?}");
             }
             thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// The alerts that fire, each with who it is about.
+    /// Returns the firing alerts, each with its instance.
     fn firing(&self) -> Result<BTreeSet<(String, String)>> {
         let data = self.get("/api/v1/alerts")?;
         let alerts = data["alerts"].as_array().context("no alerts")?;
@@ -199,8 +197,8 @@ impl<'a> Prometheus<'a> {
     }
 }
 
-/// A load that goes on until it is dropped.
-fn load(host: &LabHost, at: SocketAddr) -> Result<RunningProgram> {
+/// Starts a load that runs until it is dropped.
+fn start_load(host: &LabHost, at: SocketAddr) -> Result<RunningProgram> {
     let mut command = host.command(binary()?);
     let target = at.to_string();
     command.args(["load", "ntp", &target, "--engine", "udp", "--rate", "500", "--time", "600"]);
@@ -213,7 +211,8 @@ fn a_real_prometheus_answers_every_query() -> Result<()> {
     let all = PORTS.map(|port| SocketAddr::new(at.ip(), port));
     let (names, [sound, unsound, calibrated, of_relay]) = (all.map(|one| one.to_string()), all);
     let files = TempDir::new()?;
-    let [cert, key] = certificate(at.ip(), files.path())?.map(|path| path.display().to_string());
+    let [cert, key] =
+        write_certificate(at.ip(), files.path())?.map(|path| path.display().to_string());
     let nts = ["--metrics", &names[0], "--nts-cert", &cert, "--nts-key", &key];
     let _server = Server::start(lab.server(), Engine::Xdp, &[at], &nts)?;
     let other = SocketAddr::new(at.ip(), 1_123);
@@ -224,11 +223,11 @@ fn a_real_prometheus_answers_every_query() -> Result<()> {
     let receiver = ["--gnss", &line.display().to_string(), "--no-clock-control"];
     let arguments = [&["--metrics", &names[2]][..], &receiver].concat();
     let third = SocketAddr::new(at.ip(), 2_123);
-    let _third = Server::start_as(lab.server(), Engine::Socket, &[third], &arguments)?;
+    let _third = Server::start_without_local(lab.server(), Engine::Socket, &[third], &arguments)?;
     let child = (lab.client().first_interface().ipv4, relay::PORT).into();
     let table = relay::table((lab.server().first_interface().ipv4, relay::PORT), &[child]);
     let _relay = Relay::start(lab.server(), &table, &["--metrics", &names[3]])?;
-    let _load = load(lab.client(), at)?;
+    let _load = start_load(lab.client(), at)?;
     let prometheus = Prometheus::start(
         lab.client(),
         (lab.client().first_interface().ipv4, PROMETHEUS_PORT).into(),
@@ -239,16 +238,16 @@ fn a_real_prometheus_answers_every_query() -> Result<()> {
     prometheus.await_samples("horolog_calibration_uncertainty_seconds", 1)?;
     prometheus.await_samples("rate(horolog_replies_total{engine=\"xdp-ipv4\"}[1m]) > 100", 1)?;
     let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
-    all_metrics_exist(&prometheus, "horolog.json", &rules)?;
-    // One server is not synchronised, and one knows the time to a second alone.
+    check_metrics(&prometheus, "horolog.json", &rules)?;
+    // One server is unsynchronised, and one knows the time to a second only.
     let alarms = [("HorologUnsynchronised", &names[1]), ("HorologDispersionHigh", &names[2])];
-    alarms_are_raised(&prometheus, &alarms)
+    await_alerts(&prometheus, &alarms)
 }
 
 fn a_real_prometheus_scrapes_a_load_run() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    // Most requests are lost, so that there is something of everything.
+    // Most requests are lost, so that every metric has samples.
     let limits = ["--limit-rate", "1", "--limit-burst", "8"];
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &limits)?;
     let files = TempDir::new()?;
@@ -266,11 +265,11 @@ fn a_real_prometheus_scrapes_a_load_run() -> Result<()> {
         &[("load", &[page])],
         Some(&token),
     )?;
-    // It lingers with its last figures.
+    // The run lingers with its last counts.
     prometheus.await_samples("horolog_load_running == 0 and horolog_load_sent_total >= 1000", 1)?;
     prometheus.await_samples("count_over_time(up{job=\"load\"}[1m]) >= 4 and up == 1", 1)?;
-    all_metrics_exist(&prometheus, "horolog-load.json", "")?;
-    // That it is gone is no cause for alarm.
+    check_metrics(&prometheus, "horolog-load.json", "")?;
+    // The end of the run raises no alert.
     drop(run);
     prometheus.await_samples("up{job=\"load\"} == 0", 1)?;
     prometheus.await_samples("count_over_time(up{job=\"load\"}[3s]) >= 3 and up == 0", 1)?;
@@ -278,31 +277,31 @@ fn a_real_prometheus_scrapes_a_load_run() -> Result<()> {
     Ok(())
 }
 
-/// Whatever a dashboard and rules name.
-fn all_metrics_exist(prometheus: &Prometheus<'_>, name: &str, rules: &str) -> Result<()> {
+/// Checks that every metric of a dashboard and of rules exists, and every expression has samples.
+fn check_metrics(prometheus: &Prometheus<'_>, name: &str, rules: &str) -> Result<()> {
     let known = prometheus.get("/api/v1/label/__name__/values")?;
     let known: BTreeSet<_> =
         known.as_array().context("no names")?.iter().filter_map(Value::as_str).collect();
-    let expressions = dashboard(name)?;
+    let expressions = dashboard_expressions(name)?;
     ensure!(expressions.len() >= 20, "{expressions:?}");
-    let queried = expressions.iter().map(String::as_str).chain([rules]).flat_map(metrics);
-    let is_missing = |name: &&str| !known.contains(name) && !OF_A_PULSE.contains(name);
+    let queried = expressions.iter().map(String::as_str).chain([rules]).flat_map(metric_names);
+    let is_missing = |name: &&str| !known.contains(name) && !PULSE_METRICS.contains(name);
     let unknown: BTreeSet<_> = queried.filter(is_missing).collect();
     ensure!(unknown.is_empty(), "{unknown:?} are not among {known:?}");
-    let has_no_pulse = |of: &&String| !OF_A_PULSE.iter().any(|name| of.contains(name));
+    let has_no_pulse = |of: &&String| !PULSE_METRICS.iter().any(|name| of.contains(name));
     for expression in expressions.iter().filter(has_no_pulse) {
         ensure!(!prometheus.query(expression)?.is_empty(), "nothing for {expression}");
     }
     Ok(())
 }
 
-/// These are, of these instances, and nothing else is wrong.
-fn alarms_are_raised(prometheus: &Prometheus<'_>, due: &[(&str, &String)]) -> Result<()> {
+/// Waits until exactly these alerts fire, each of this instance.
+fn await_alerts(prometheus: &Prometheus<'_>, due: &[(&str, &String)]) -> Result<()> {
     let due = due.iter().map(|(alarm, of)| ((*alarm).to_owned(), (*of).clone()));
     let due: BTreeSet<_> = due.collect();
     let started = Instant::now();
     while prometheus.firing()? != due {
-        ensure!(started.elapsed() < LONG, "{:?} fire, not {due:?}", prometheus.firing()?);
+        ensure!(started.elapsed() < LONG_TIMEOUT, "{:?} fire, not {due:?}", prometheus.firing()?);
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Scenarios of ntpperf's own command line, as a script uses it: the binary under that name, its
-//! table read word by word. Nothing is timed, and no loss is asserted that a busy machine may have.
+//! Scenarios of the command line of ntpperf, as scripts use it: the binary under that name, its
+//! table parsed by words. Nothing is timed, and no assertion fails by the losses of a busy machine.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,8 +14,8 @@ use horolog_wire::ethernet::MacAddress;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::{TIMEOUT, has, parse};
-use crate::load_modes::{Chronyd, NAME, nts_chronyd};
+use crate::load_command::{TIMEOUT, has_finding, parse};
+use crate::load_modes::{Chronyd, SERVER_NAME, nts_chronyd};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport};
 use crate::scenario::Need;
@@ -25,11 +25,11 @@ const KE_PORT: u16 = 4460;
 /// `AEAD_AES_SIV_CMAC_256`.
 const ALGORITHM: u16 = 15;
 const CLIENTS: &str = "10.64.0.0/10";
-/// What every run here is asked for, and the rates that follow. A busy machine may send late.
+/// Options of every run; `-l` allows late sending, as on a busy machine.
 const RATES: [&str; 5] = ["-r", "1000-2300", "-t", "0.5", "-l"];
+/// Rate and number of clients of each row.
 const ROWS: [(u64, u64); 3] = [(1000, 100), (1500, 150), (2250, 225)];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const ROOT: &[Need] = &[Need::Root];
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
@@ -49,20 +49,20 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// The binary under the name of ntpperf, and the lab that it is run in.
-struct Scene {
+/// Lab, and a directory with the binary under the name `ntpperf`.
+struct NtpperfTestbed {
     lab: Lab,
     directory: TempDir,
 }
 
-impl Scene {
+impl NtpperfTestbed {
     fn new() -> Result<Self> {
         let (lab, directory) = (Lab::new(&LabConfig::default())?, tempfile::tempdir()?);
         symlink(binary()?, directory.path().join("ntpperf"))?;
         Ok(Self { lab, directory })
     }
 
-    /// Runs it as the examples of ntpperf do, with more options.
+    /// Runs the binary with the options of ntpperf's examples, and more.
     fn run(&self, more: &[&str]) -> Result<Output> {
         let port = self.lab.client().first_interface();
         let mac = MacAddress(self.lab.server().first_interface().mac).to_string().to_uppercase();
@@ -72,7 +72,7 @@ impl Scene {
         run_to_end(&mut command, TIMEOUT)
     }
 
-    /// The rows of a run that ends well.
+    /// Returns the rows of a successful run, and checks their heading.
     fn rows(&self, more: &[&str], head: [&str; 2]) -> Result<Vec<Row>> {
         let output = self.run(&[&RATES, more].concat())?;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -90,15 +90,15 @@ impl Scene {
     }
 }
 
-/// A row as a script reads it: words between spaces.
+/// Row of the table, parsed as words between spaces.
 #[derive(Debug)]
 struct Row {
     rate: u64,
     clients: u64,
-    /// Lost, invalid, and the two kinds of replies, in percent.
+    /// Shares of lost requests, of invalid replies and of the two kinds of replies, in percent.
     shares: [f64; 4],
-    /// Least, mean and greatest value and deviation, where there is such a panel.
-    panel: Option<[i64; 4]>,
+    /// Minimum, mean, maximum and standard deviation, if the row has them.
+    statistics: Option<[i64; 4]>,
 }
 
 impl Row {
@@ -113,17 +113,18 @@ impl Row {
             [min, mean, max, stddev] => {
                 Some([min.parse()?, mean.parse()?, max.parse()?, stddev.parse()?])
             }
-            _ => anyhow::bail!("odd number of words: {line}"),
+            _ => anyhow::bail!("unexpected number of words: {line}"),
         };
         Ok(Self {
             rate: words.first().context("empty line")?.parse()?,
             clients: words.get(1).context("one word")?.parse()?,
             shares: [share(2)?, share(3)?, share(4)?, share(5)?],
-            panel,
+            statistics: panel,
         })
     }
 
-    /// Nothing is invalid, shares add up, and the panel is in order.
+    /// Checks the shares, and the order of the statistics; `kinds` are the expected kinds of
+    /// replies.
     fn check(&self, kinds: [bool; 2]) -> Result<()> {
         let [lost, invalid, first, second] = self.shares;
         ensure!(invalid == 0.0 && (0.0..50.0).contains(&lost), "{self:?}");
@@ -131,7 +132,7 @@ impl Row {
         let most = first.max(second);
         let sum = if kinds == [true, true] { lost + most } else { lost + first + second };
         ensure!((99.0..=101.0).contains(&sum), "{self:?}");
-        let [min, mean, max, stddev] = self.panel.unwrap_or_default();
+        let [min, mean, max, stddev] = self.statistics.unwrap_or_default();
         ensure!(min <= mean && mean <= max && stddev >= 0, "{self:?}");
         Ok(())
     }
@@ -144,37 +145,37 @@ const TIMES: &str = "        response time (ns)";
 const OFFSETS: &str = "     TX timestamp offset (ns)";
 const FIGURES: &str = "    min    mean     max stddev";
 
-/// Basic and interleaved mode, with response times and with offsets. Clients are known to the
-/// server when counting begins, so that hardly any reply of interleaved mode is in basic mode.
-fn load_in_both_modes(scene: &Scene) -> Result<()> {
+/// Loads a server in basic and interleaved mode, with response times and with offsets. The server
+/// knows the clients when counting begins, so that few replies of interleaved mode are basic ones.
+fn load_in_both_modes(scene: &NtpperfTestbed) -> Result<()> {
     let columns = format!("{NTP}{FIGURES}");
     let times = format!("{LEFT}{TIMES}");
     let offsets = format!("{LEFT}{OFFSETS}");
     for row in scene.rows(&["-B"], [&times, &columns])? {
         row.check([true, false])?;
-        ensure!(row.panel.is_some_and(|[min, ..]| min >= 0), "{row:?}");
+        ensure!(row.statistics.is_some_and(|[min, ..]| min >= 0), "{row:?}");
     }
     for row in scene.rows(&["-B", "-e", "-o", "0"], [&offsets, &columns])? {
         row.check([true, false])?;
     }
     for (more, above) in [(&["-I"][..], &times), (&["-I", "-o", "1.95e-6"], &offsets)] {
         for row in scene.rows(more, [above, &columns])? {
-            ensure!(row.shares[3] > 50.0 && row.panel.is_some(), "{row:?}");
+            ensure!(row.shares[3] > 50.0 && row.statistics.is_some(), "{row:?}");
         }
     }
     Ok(())
 }
 
 fn chronyd_is_loaded_in_both_modes() -> Result<()> {
-    let scene = Scene::new()?;
+    let scene = NtpperfTestbed::new()?;
     let _chronyd = Chronyd::start(scene.lab.server(), &[])?;
     load_in_both_modes(&scene)
 }
 
-/// The peer end of a veth takes no XDP frames unless GRO is on there. A rate below ntpperf's usual
-/// ones is taken as well.
+/// The peer end of a veth accepts no XDP frames unless GRO is on there, so the packet engine sends.
+/// A rate below the usual ones of ntpperf is accepted too.
 fn chronyd_behind_a_plain_veth_is_measured() -> Result<()> {
-    let scene = Scene::new()?;
+    let scene = NtpperfTestbed::new()?;
     let server = scene.lab.server();
     let interface = server.first_interface().name.clone();
     server.run(|| set_gro(&interface, false))??;
@@ -190,11 +191,11 @@ fn chronyd_behind_a_plain_veth_is_measured() -> Result<()> {
 }
 
 fn the_server_answers_as_chronyd_does() -> Result<()> {
-    let scene = Scene::new()?;
+    let scene = NtpperfTestbed::new()?;
     let at = server_address(&scene.lab, false)?;
-    for body in Engine::ALL {
-        let _server = Server::start(scene.lab.server(), body, &[at], &[])?;
-        load_in_both_modes(&scene).with_context(|| format!("{body:?}"))?;
+    for engine in Engine::ALL {
+        let _server = Server::start(scene.lab.server(), engine, &[at], &[])?;
+        load_in_both_modes(&scene).with_context(|| format!("{engine:?}"))?;
     }
     Ok(())
 }
@@ -203,25 +204,24 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
 }
 
-/// A key and a cookie that another client got authenticate requests, and appear nowhere.
+/// The key and a cookie of another client's session authenticate requests, and are not reported.
 fn chronyd_is_loaded_with_an_imported_session() -> Result<()> {
-    let scene = Scene::new()?;
+    let scene = NtpperfTestbed::new()?;
     let (_chronyd, _directory, certificate) = nts_chronyd(scene.lab.server())?;
     let trust = TrustAnchors::from_pem_file(Some(certificate.as_ref()))?;
     let address = (scene.lab.server().first_interface().ipv4, KE_PORT).into();
-    let nts_session = scene
-        .lab
-        .client()
-        .run(|| NtsKeClient::new(&trust, &[ALGORITHM])?.exchange_keys(NAME, address, TIMEOUT))??;
-    let blind = format!(
+    let nts_session = scene.lab.client().run(|| {
+        NtsKeClient::new(&trust, &[ALGORITHM])?.exchange_keys(SERVER_NAME, address, TIMEOUT)
+    })??;
+    let send_only = format!(
         "{},{}",
         hex(&nts_session.c2s),
         hex(nts_session.cookies.first().context("no cookie")?)
     );
-    let seeing = format!("{blind},{}", hex(&nts_session.s2c));
+    let complete = format!("{send_only},{}", hex(&nts_session.s2c));
     let file = scene.directory.path().join("r.json");
     let path = file.display().to_string();
-    for (session, opened) in [(&blind, false), (&seeing, true)] {
+    for (session, opened) in [(&send_only, false), (&complete, true)] {
         let more = ["-B", "-S", session, "--json", &path];
         let above = format!("{LEFT}{TIMES}");
         for row in scene.rows(&more, [&above, &format!("{NTP}{FIGURES}")])? {
@@ -230,37 +230,42 @@ fn chronyd_is_loaded_with_an_imported_session() -> Result<()> {
         let text = fs::read(&file)?;
         let result: LoadResult = parse(&text)?;
         let json = String::from_utf8(text)?;
-        ensure!(!json.contains(&blind) && json.contains("(hidden)"), "{:?}", result.command);
+        ensure!(!json.contains(&send_only) && json.contains("(hidden)"), "{:?}", result.command);
         ensure!(result.mode == RequestMode::NtpNts, "{:?}", result.mode);
-        ensure!(has(&result, FindingCode::RepliesNotDecrypted) != opened, "{:?}", result.findings);
+        ensure!(
+            has_finding(&result, FindingCode::RepliesNotDecrypted) != opened,
+            "{:?}",
+            result.findings
+        );
         ensure!(result.trials.iter().all(|trial| trial.responses.nts == trial.received), "{json}");
     }
     Ok(())
 }
 
-/// Delay requests have no panel; `NetSync` Monitor has, and both kinds of its replies are counted.
+/// Delay requests have no statistics; NetSync Monitor has, and both kinds of its replies are
+/// counted.
 fn ptp4l_is_loaded_in_both_modes() -> Result<()> {
-    let scene = Scene::new()?;
+    let scene = NtpperfTestbed::new()?;
     let _ptp4l = Ptp4l::start(scene.lab.server(), Transport::Ipv4, 7)?;
     for more in [&["-D", "7"][..], &["-D", "7", "-M"]] {
         for row in scene.rows(more, [LEFT, PTP])? {
             row.check([true, false])?;
-            ensure!(row.panel.is_none(), "{row:?}");
+            ensure!(row.statistics.is_none(), "{row:?}");
         }
     }
     let columns = format!("{PTP}{FIGURES}");
     for (more, panel) in [(&["-N", "7"][..], TIMES), (&["-N", "7", "-o", "0"], OFFSETS)] {
         for row in scene.rows(more, [&format!("{LEFT}{panel}"), &columns])? {
             row.check([true, true])?;
-            ensure!(row.panel.is_some(), "{row:?}");
+            ensure!(row.statistics.is_some(), "{row:?}");
         }
     }
     Ok(())
 }
 
-/// More than half is lost in the first row, so it is the last one; and nothing answered.
+/// A run ends after its first row if more than half of the requests are lost.
 fn an_unresponsive_server_ends_the_run() -> Result<()> {
-    let scene = Scene::new()?;
+    let scene = NtpperfTestbed::new()?;
     for (more, columns) in [(&["-B", "-o", "0"][..], 10), (&["-D", "0"], 6)] {
         let output = scene.run(&[&RATES, more].concat())?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -272,9 +277,9 @@ fn an_unresponsive_server_ends_the_run() -> Result<()> {
     Ok(())
 }
 
-/// Each with one line, and nothing on standard output.
+/// Impossible requests are refused with one line, and without standard output.
 fn impossible_requests_are_refused() -> Result<()> {
-    let scene = Scene::new()?;
+    let scene = NtpperfTestbed::new()?;
     let cases: [(&[&str], i32, &str); 7] = [
         (&[], 2, "-B"),
         (&["-B", "-M"], 2, "cannot be used"),

@@ -1,7 +1,7 @@
-//! Scenarios of requests as clients of all ages and makes send them: what stands in their headers,
-//! what stands behind, and what is no request. Each is sent over the network to a running server,
-//! at several of its addresses; what is answered is answered from the address that was asked, in no
-//! more bytes, and what is not is counted by its reason.
+//! Scenarios of unusual requests, as clients of all ages and makes send them: header values,
+//! trailers, and datagrams that are no requests. Each is sent over the network to a running server,
+//! at several of its addresses; a reply comes from the address of the request and is no longer than
+//! it, and datagrams without a reply are counted by reason.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -20,15 +20,14 @@ use crate::client;
 use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address, write_secret};
 use crate::scenario::scenario;
 
-/// Long enough for a reply that must not come to show itself.
+/// Time in which an unexpected reply would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
-/// Another address of the server's host, for documentation (RFC 5737).
+/// Further address of the server's host, from a range for documentation (RFC 5737).
 const OTHER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
-/// What uptime of a device without a clock is told as the time.
+/// Transmit timestamps: the uptime of a device without a clock, and a time.
 const UPTIME: u64 = 0x0000_0005_1234_5678;
 const TIME: u64 = 0xee10_0000_1234_5678;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::new();
     for engine in Engine::ALL {
@@ -42,41 +41,41 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// What becomes of a request.
+/// Expected reaction to a request.
 #[derive(Clone, Copy)]
 enum Expected {
     /// A reply of 48 bytes.
     Reply,
-    /// The same without keys; with keys it is an authenticator that none of them verifies.
+    /// A reply of 48 bytes without keys; with keys, none, since the authenticator is invalid.
     ReplyWithoutKeys,
-    /// Nothing, counted under this name.
+    /// No reply; the request is counted under this name.
     Nothing(&'static str),
 }
 
-struct Odd {
+struct OddRequest {
     name: &'static str,
-    due: Expected,
-    /// The first byte: leap indicator, version and mode.
+    expected: Expected,
+    /// First byte: leap indicator, version and mode.
     first: u8,
     poll: u8,
     transmit: u64,
-    /// What stands behind the header.
+    /// Bytes after the header.
     trailer: &'static [u8],
-    /// How much of it all is sent.
+    /// Number of bytes that are sent.
     length: usize,
 }
 
-const fn odd(name: &'static str, due: Expected, first: u8, trailer: &'static [u8]) -> Odd {
+const fn odd(name: &'static str, due: Expected, first: u8, trailer: &'static [u8]) -> OddRequest {
     let length = HEADER_LEN + trailer.len();
-    Odd { name, due, first, poll: 6, transmit: TIME, trailer, length }
+    OddRequest { name, expected: due, first, poll: 6, transmit: TIME, trailer, length }
 }
 
-const fn cut(name: &'static str, reason: &'static str, first: u8, length: usize) -> Odd {
-    Odd { length, ..odd(name, Expected::Nothing(reason), first, &[0; 144]) }
+const fn cut(name: &'static str, reason: &'static str, first: u8, length: usize) -> OddRequest {
+    OddRequest { length, ..odd(name, Expected::Nothing(reason), first, &[0; 144]) }
 }
 
-/// Bytes with others in front.
-const fn after<const N: usize>(front: &[u8]) -> [u8; N] {
+/// Returns bytes that begin with `front`, followed by zeros.
+const fn zero_padded<const N: usize>(front: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     let mut at = 0;
     while at < front.len() {
@@ -90,36 +89,52 @@ const DRAFT_5: &[u8] = b"\xf5\xff\0\x1cdraft-ietf-ntp-ntpv5-05\0";
 /// The key identifier of a Windows domain member is its RID, with the lowest byte first.
 const RID: [u8; 4] = [0xe8, 3, 0, 0];
 
-const ODD: [Odd; 34] = {
+const ODD_REQUESTS: [OddRequest; 34] = {
     use Expected::{Nothing, Reply, ReplyWithoutKeys};
     [
-        // The Windows time service asks in symmetric active mode, or as a domain member (MS-SNTP).
-        Odd { poll: 17, ..odd("w32time, version 3", Reply, 0xd9, &[]) },
-        Odd { poll: 10, ..odd("w32time, version 4", Reply, 0xe1, &[]) },
-        odd("MS-SNTP", ReplyWithoutKeys, 0xdb, &after::<20>(&RID)),
-        odd("MS-SNTP, extended", ReplyWithoutKeys, 0xdb, &after::<72>(&[0xe8, 3, 0, 0, 0, 1])),
+        // The Windows time service sends symmetric active mode, or requests of a domain member
+        // (MS-SNTP).
+        OddRequest { poll: 17, ..odd("w32time, version 3", Reply, 0xd9, &[]) },
+        OddRequest { poll: 10, ..odd("w32time, version 4", Reply, 0xe1, &[]) },
+        odd("MS-SNTP", ReplyWithoutKeys, 0xdb, &zero_padded::<20>(&RID)),
+        odd(
+            "MS-SNTP, extended",
+            ReplyWithoutKeys,
+            0xdb,
+            &zero_padded::<72>(&[0xe8, 3, 0, 0, 0, 1]),
+        ),
         // Authenticators.
-        odd("MAC of 20 bytes", ReplyWithoutKeys, 0x23, &after::<20>(&[0, 0, 0, 42, 1, 2, 3])),
-        odd("MAC of 24 bytes", ReplyWithoutKeys, 0xe3, &after::<24>(&[0, 0, 0, 1, 1, 2, 3])),
+        odd("MAC of 20 bytes", ReplyWithoutKeys, 0x23, &zero_padded::<20>(&[0, 0, 0, 42, 1, 2, 3])),
+        odd("MAC of 24 bytes", ReplyWithoutKeys, 0xe3, &zero_padded::<24>(&[0, 0, 0, 1, 1, 2, 3])),
         odd("crypto-NAK", ReplyWithoutKeys, 0x23, &[0; 4]),
-        odd("authenticator of version 2", ReplyWithoutKeys, 0x13, &after::<12>(&[0, 0, 0, 1, 9])),
+        odd(
+            "authenticator of version 2",
+            ReplyWithoutKeys,
+            0x13,
+            &zero_padded::<12>(&[0, 0, 0, 1, 9]),
+        ),
         // Extension fields.
-        odd("Autokey, no operation", Reply, 0x23, &after::<28>(&[0, 2, 0, 28])),
-        odd("Autokey, long", Reply, 0x23, &after::<404>(&[0, 2, 1, 0x94])),
-        odd("field of 16 bytes", Reply, 0x23, &after::<16>(&[0xf3, 0x23, 0, 16])),
-        odd("field of length 0", ReplyWithoutKeys, 0x23, &after::<28>(&[1, 4, 0, 0])),
-        odd("field of length 2", ReplyWithoutKeys, 0x23, &after::<28>(&[1, 4, 0, 2])),
-        odd("field beyond the end", ReplyWithoutKeys, 0x23, &after::<28>(&[1, 4, 0xff, 0xfc])),
-        odd("field of 29 bytes", Nothing("length"), 0x23, &after::<29>(&[0x20, 5, 0, 29])),
-        odd("version 4 that asks for 5", Reply, 0x23, DRAFT_5),
+        odd("Autokey, no operation", Reply, 0x23, &zero_padded::<28>(&[0, 2, 0, 28])),
+        odd("Autokey, long", Reply, 0x23, &zero_padded::<404>(&[0, 2, 1, 0x94])),
+        odd("field of 16 bytes", Reply, 0x23, &zero_padded::<16>(&[0xf3, 0x23, 0, 16])),
+        odd("field of length 0", ReplyWithoutKeys, 0x23, &zero_padded::<28>(&[1, 4, 0, 0])),
+        odd("field of length 2", ReplyWithoutKeys, 0x23, &zero_padded::<28>(&[1, 4, 0, 2])),
+        odd(
+            "field beyond the end",
+            ReplyWithoutKeys,
+            0x23,
+            &zero_padded::<28>(&[1, 4, 0xff, 0xfc]),
+        ),
+        odd("field of 29 bytes", Nothing("length"), 0x23, &zero_padded::<29>(&[0x20, 5, 0, 29])),
+        odd("version 4 that proposes 5", Reply, 0x23, DRAFT_5),
         // Simple clients.
         odd("version 1 without a mode", Reply, 0x08, &[]),
         odd("version 1", Reply, 0x0b, &[]),
-        Odd { poll: 0, transmit: 0, ..odd("nothing but a mode", Reply, 0x1b, &[]) },
-        Odd { transmit: UPTIME, ..odd("uptime for a time", Reply, 0x1b, &[]) },
-        Odd { transmit: 0xdeb1_3da1_fc4d_6c74, ..odd("timesyncd", Reply, 0xe3, &[]) },
-        Odd { poll: 0x80, ..odd("poll of -128", Reply, 0x23, &[]) },
-        // What is no request, or none of these versions.
+        OddRequest { poll: 0, transmit: 0, ..odd("only version and mode", Reply, 0x1b, &[]) },
+        OddRequest { transmit: UPTIME, ..odd("uptime as time", Reply, 0x1b, &[]) },
+        OddRequest { transmit: 0xdeb1_3da1_fc4d_6c74, ..odd("timesyncd", Reply, 0xe3, &[]) },
+        OddRequest { poll: 0x80, ..odd("poll of -128", Reply, 0x23, &[]) },
+        // Datagrams that are no requests, or of other versions.
         odd("version 0", Nothing("version"), 0x03, &[]),
         odd("version 5", Nothing("version"), 0x2b, DRAFT_5),
         odd("mode 0 of version 4", Nothing("mode_reserved"), 0x20, &[]),
@@ -135,7 +150,7 @@ const ODD: [Odd; 34] = {
     ]
 };
 
-impl Odd {
+impl OddRequest {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN];
         (bytes[0], bytes[2]) = (self.first, self.poll);
@@ -145,22 +160,22 @@ impl Odd {
         bytes
     }
 
-    /// Under which name it is counted where it is not answered.
+    /// Returns the name under which the request is counted if it has no reply.
     fn reason(&self, with_keys: bool) -> Option<&'static str> {
-        match self.due {
+        match self.expected {
             Expected::Reply => None,
             Expected::ReplyWithoutKeys => with_keys.then_some("mac"),
             Expected::Nothing(reason) => Some(reason),
         }
     }
 
-    /// Sends it and checks the reply.
+    /// Sends the request and checks the reply.
     fn query(&self, socket: &UdpSocket, at: SocketAddr) -> Result<()> {
         let request = self.bytes();
         socket.send_to(&request, at)?;
         let mut buffer = [0; 2_048];
         let (length, from) = socket.recv_from(&mut buffer).context("no reply")?;
-        ensure!(from == at, "a reply came from {from}");
+        ensure!(from == at, "reply from {from}");
         let (header, rest) = Header::parse(&buffer[..length])?;
         ensure!(rest.is_empty() && length <= request.len(), "a reply of {length} bytes");
         let mode = if self.first & 7 == 1 {
@@ -184,14 +199,14 @@ fn odd_requests_get_the_expected_reply(engine: Engine, with_keys: bool) -> Resul
     add_address(&lab)?;
     let files = TempDir::new()?;
     let keys = files.path().join("ntp.keys");
-    // The lines that cannot be used change nothing.
+    // The server ignores the lines that it cannot use.
     write_secret(&keys, "1 MD5 abc\n7 AES128 HEX:000102030405060708090a0b0c0d0e0f\n9 S 1fe3\n")?;
     let keys = keys.display().to_string();
     let arguments: &[&str] = if with_keys { &["--keys", &keys] } else { &[] };
     let anywhere = [(Ipv4Addr::UNSPECIFIED, PORT).into(), (Ipv6Addr::UNSPECIFIED, PORT).into()];
     let server = Server::start(lab.server(), engine, &anywhere, arguments)?;
     for ip in addresses {
-        exchange(&lab, (ip, PORT).into(), with_keys).with_context(|| ip.to_string())?;
+        exchange_all(&lab, (ip, PORT).into(), with_keys).with_context(|| ip.to_string())?;
     }
     check_counters(&server, engine, with_keys, addresses.len() as u64)?;
     let stderr = server.end("TERM")?.stderr;
@@ -201,22 +216,22 @@ fn odd_requests_get_the_expected_reply(engine: Engine, with_keys: bool) -> Resul
     Ok(())
 }
 
-/// All of them at one address, and what a server's port may send.
-fn exchange(lab: &Lab, at: SocketAddr, with_keys: bool) -> Result<()> {
+/// Sends all requests to one address, and one from the NTP port.
+fn exchange_all(lab: &Lab, at: SocketAddr, with_keys: bool) -> Result<()> {
     let socket = client::socket(lab.client(), at, TIMEOUT)?;
-    for odd in &ODD {
+    for odd in &ODD_REQUESTS {
         match odd.reason(with_keys) {
             None => odd.query(&socket, at).with_context(|| odd.name)?,
             Some(_) => drop(socket.send_to(&odd.bytes(), at)?),
         }
     }
-    no_further_reply(&socket)?;
-    let from_ntp = at_ntp_port(lab.client(), at.ip())?;
-    ODD[0].query(&from_ntp, at).context("from port 123")?;
-    no_further_reply(&from_ntp)
+    check_no_further_reply(&socket)?;
+    let from_ntp = ntp_port_socket(lab.client(), at.ip())?;
+    ODD_REQUESTS[0].query(&from_ntp, at).context("from port 123")?;
+    check_no_further_reply(&from_ntp)
 }
 
-fn at_ntp_port(host: &LabHost, server: IpAddr) -> Result<UdpSocket> {
+fn ntp_port_socket(host: &LabHost, server: IpAddr) -> Result<UdpSocket> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = host.run(|| UdpSocket::bind((any, PORT)))??;
@@ -224,7 +239,7 @@ fn at_ntp_port(host: &LabHost, server: IpAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-fn no_further_reply(socket: &UdpSocket) -> Result<()> {
+fn check_no_further_reply(socket: &UdpSocket) -> Result<()> {
     socket.set_read_timeout(Some(QUIET_PERIOD))?;
     let more = socket.recv_from(&mut [0; 2_048]);
     ensure!(more.is_err(), "more than one reply: {more:?}");
@@ -246,12 +261,13 @@ fn add_address(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Each that was not answered is counted by its reason, and mode 2 apart, `times` times each.
+/// Checks that requests without a reply are counted by reason, and replies in mode 2 separately,
+/// `times` times each.
 fn check_counters(server: &Server, engine: Engine, with_keys: bool, times: u64) -> Result<()> {
     thread::sleep(QUIET_PERIOD);
     let status = server.status()?;
     let mut expected = BTreeMap::<&str, u64>::new();
-    for reason in ODD.iter().filter_map(|odd| odd.reason(with_keys)) {
+    for reason in ODD_REQUESTS.iter().filter_map(|odd| odd.reason(with_keys)) {
         *expected.entry(reason).or_default() += times;
     }
     let ignored = status["counters"]["ignored"].as_object().context("no counters")?;
@@ -261,7 +277,7 @@ fn check_counters(server: &Server, engine: Engine, with_keys: bool, times: u64) 
     let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let symmetric = [count("/counters/symmetric"), count("/xdp_counters/answered_symmetric")];
     let all = 3 * times;
-    let by_body = if engine == Engine::Xdp { [0, all] } else { [all, 0] };
-    ensure!(symmetric == by_body, "{symmetric:?} in mode 2 instead of {by_body:?}");
+    let by_engine = if engine == Engine::Xdp { [0, all] } else { [all, 0] };
+    ensure!(symmetric == by_engine, "{symmetric:?} in mode 2 instead of {by_engine:?}");
     Ok(())
 }

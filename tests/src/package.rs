@@ -1,6 +1,6 @@
-//! Scenarios of the Debian package: it is built, installed on a clean system, started there by that
-//! system's systemd, asked for the time by chronyd from another private host, upgraded, removed and
-//! purged. What the package is built from is what `make scenarios` has built and written.
+//! Scenarios of the Debian package: it is built, installed on a clean system, started by that
+//! system's systemd, queried by chronyd from another lab host, upgraded, removed and purged. The
+//! package consists of files that `make scenarios` has built and written.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use horolog_lab::{Lab, LabConfig};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::debian_root::System;
+use crate::debian_root::DebianSystem;
 use crate::interop_clients::{chronyd, offset_of};
 use crate::process::{binary, run_to_end};
 use crate::scenario::Need;
@@ -24,16 +24,16 @@ const ERROR_MAX_S: f64 = 0.001;
 const SCRIPT: &str = concat!(env!("HOROLOG_REPOSITORY"), "scripts/deb.sh");
 const CONFIGURATION: &str = "/etc/horolog/horolog.toml";
 
-/// What a service of the clean system does: it says how the server does, and ends the system when
-/// it is told to.
-const OBSERVER: &str = r"
+/// Unit and script of a service that writes the server's state to a file, and powers the system off
+/// on request.
+const OBSERVER_UNIT: &str = r"
 [Unit]
 Wants=horolog.service
 After=horolog.service
 [Service]
 ExecStart=/bin/sh /observe
 ";
-const OBSERVE: &str = r"
+const OBSERVER_SCRIPT: &str = r"
 exec > /observed.part 2>&1
 systemctl is-active horolog
 stat -c %U /proc/$(systemctl show -P MainPID horolog)
@@ -46,7 +46,6 @@ systemctl show -p Result horolog >> /ended
 systemctl poweroff --force
 ";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const BUILDING: &[Need] = &[Need::Peer("dpkg-deb"), Need::Peer("dpkg-shlibdeps")];
     const INSTALLING: &[Need] = &[
@@ -59,15 +58,15 @@ pub(crate) fn all() -> Vec<Trial> {
         Need::Peer("chronyd"),
     ];
     let mut all = Vec::from(scenarios!(BUILDING, package:
-        two_builds_are_the_same,
-        links_of_its_pages_resolve,
+        two_builds_are_identical,
+        links_of_pages_resolve,
     ));
-    all.extend(scenarios!(&[Need::Peer("mandoc")], package: pages_are_sound));
+    all.extend(scenarios!(&[Need::Peer("mandoc")], package: manual_pages_are_valid));
     all.extend(scenarios!(INSTALLING, package: a_clean_system_serves_time));
     all
 }
 
-/// Builds the package in a directory of its own, faster and larger than it is given out.
+/// Builds the package in a directory, with faster and weaker compression than for a release.
 pub(crate) fn build(into: &Path) -> Result<PathBuf> {
     let binary = binary()?;
     let papers = env::var_os("HOROLOG_PAPERS").map(PathBuf::from);
@@ -75,7 +74,7 @@ pub(crate) fn build(into: &Path) -> Result<PathBuf> {
     let mut command = Command::new(SCRIPT);
     command
         .arg(&binary)
-        .arg(papers.or_else(default_papers).context("no place of papers")?)
+        .arg(papers.or_else(default_papers).context("no directory of papers")?)
         .arg(into);
     command.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
     let output = run_to_end(&mut command, TIMEOUT)?;
@@ -83,24 +82,24 @@ pub(crate) fn build(into: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
 
-/// The same binary gives the same package.
-fn two_builds_are_the_same() -> Result<()> {
+/// Builds of the same binary yield the same package.
+fn two_builds_are_identical() -> Result<()> {
     let [one, other] = [TempDir::new()?, TempDir::new()?];
     let files = [build(one.path())?, build(other.path())?];
     ensure!(files[0].file_name() == files[1].file_name(), "{files:?}");
     let [one, other] = [fs::read(&files[0])?, fs::read(&files[1])?];
-    ensure!(one == other, "{} bytes, {} bytes, and not the same", one.len(), other.len());
+    ensure!(one == other, "packages differ: {} and {} bytes", one.len(), other.len());
     Ok(())
 }
 
-/// What its pages link to is in the package as well.
-fn links_of_its_pages_resolve() -> Result<()> {
+/// Files that the package's pages link to are in the package.
+fn links_of_pages_resolve() -> Result<()> {
     let directory = TempDir::new()?;
     let package = build(directory.path())?;
     let tree = directory.path().join("tree");
     let mut unpack = Command::new("dpkg-deb");
     unpack.arg("-x").arg(package).arg(&tree);
-    ensure!(run_to_end(&mut unpack, TIMEOUT)?.status.success(), "it cannot be unpacked");
+    ensure!(run_to_end(&mut unpack, TIMEOUT)?.status.success(), "cannot unpack the package");
     let documents = tree.join("usr/share/doc/horolog");
     let (mut links, mut broken) = (0, Vec::new());
     for folder in [documents.clone(), documents.join("docs")] {
@@ -122,7 +121,7 @@ fn links_of_its_pages_resolve() -> Result<()> {
     Ok(())
 }
 
-/// The files that a page links to, as it names them.
+/// Returns the files that a page links to, as written in the links.
 fn relative_links(page: &str) -> Vec<String> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let files = targets.filter_map(|(target, _)| target.split('#').next());
@@ -132,12 +131,12 @@ fn relative_links(page: &str) -> Vec<String> {
     files.filter(is_file).map(str::to_owned).collect()
 }
 
-/// The manual's pages are what a strict reader of such pages expects.
-fn pages_are_sound() -> Result<()> {
+/// `mandoc -Tlint` accepts the manual pages.
+fn manual_pages_are_valid() -> Result<()> {
     let directory = TempDir::new()?;
     let mut write = Command::new(binary()?);
     write.args(["man", "--date", "2026-01-31"]).arg(directory.path());
-    ensure!(run_to_end(&mut write, TIMEOUT)?.status.success(), "no pages");
+    ensure!(run_to_end(&mut write, TIMEOUT)?.status.success(), "cannot write manual pages");
     let mut lint = Command::new("mandoc");
     lint.args(["-Tlint", "-Wwarning"]);
     for page in fs::read_dir(directory.path())? {
@@ -148,27 +147,27 @@ fn pages_are_sound() -> Result<()> {
     Ok(())
 }
 
-/// From the package to the time, and back to a system that has nothing of it.
+/// The package is installed and serves time; its purge leaves nothing behind.
 fn a_clean_system_serves_time() -> Result<()> {
     let directory = TempDir::new()?;
     let package = build(directory.path())?;
-    let system = System::unpack()?;
+    let system = DebianSystem::unpack()?;
     let before = system.paths()?;
     fs::copy(&package, system.path("/var/cache/horolog.deb"))?;
     system.run("apt-get install -y --no-install-recommends /var/cache/horolog.deb")?;
-    is_installed(&system)?;
-    works_by_hand(&system)?;
+    check_installed(&system)?;
+    check_commands(&system)?;
 
     let text = system.read(CONFIGURATION)? + "\nlocal = true\n";
     system.write(CONFIGURATION, &text)?;
     system.run(&format!("horolog serve --check --config {CONFIGURATION}"))?;
     system.run("systemctl enable horolog")?;
-    serves_time(&system)?;
+    check_service(&system)?;
 
     system.run("apt-get install -y --reinstall /var/cache/horolog.deb")?;
-    ensure!(system.read(CONFIGURATION)? == text, "the administrator's configuration is gone");
+    ensure!(system.read(CONFIGURATION)? == text, "the upgrade changed the configuration");
     system.run("apt-get remove -y horolog")?;
-    ensure!(system.read(CONFIGURATION)? == text, "it was removed with the package");
+    ensure!(system.read(CONFIGURATION)? == text, "the removal changed the configuration");
     system.run("apt-get purge -y horolog")?;
     let after = system.paths()?;
     let left: Vec<_> = after.difference(&before).collect();
@@ -176,15 +175,15 @@ fn a_clean_system_serves_time() -> Result<()> {
     Ok(())
 }
 
-/// What has to be there, is; and nothing runs or will by itself.
-fn is_installed(system: &System) -> Result<()> {
+/// Checks that the package is complete, and that its services are disabled.
+fn check_installed(system: &DebianSystem) -> Result<()> {
     let changed = system.run("dpkg --verify horolog")?;
     ensure!(changed.is_empty(), "{changed}");
     let user = system.run("getent passwd _horolog")?;
     ensure!(user.contains(":/nonexistent:/usr/sbin/nologin"), "{user}");
     let conffiles = system.run("dpkg-query -W -f '${Conffiles}' horolog")?;
     for name in [CONFIGURATION, "/etc/horolog/policy.toml"] {
-        ensure!(conffiles.contains(name), "{name} may not be changed: {conffiles}");
+        ensure!(conffiles.contains(name), "{name} is no conffile: {conffiles}");
     }
     for service in ["horolog", "horolog-agent"] {
         let state = system.run(&format!("systemctl is-enabled {service} || true"))?;
@@ -194,8 +193,8 @@ fn is_installed(system: &System) -> Result<()> {
     Ok(())
 }
 
-/// The program, its manual, its completions and its other name.
-fn works_by_hand(system: &System) -> Result<()> {
+/// Checks the program, its manual, its completions and its ntpperf name.
+fn check_commands(system: &DebianSystem) -> Result<()> {
     let version = system.run("horolog --version")?;
     ensure!(version.starts_with("horolog "), "{version}");
     let page = system.run("zcat /usr/share/man/man1/horolog-load-ntp.1.gz")?;
@@ -210,14 +209,14 @@ fn works_by_hand(system: &System) -> Result<()> {
     Ok(())
 }
 
-/// The system's systemd starts the server, which answers another host as a user without rights.
-fn serves_time(system: &System) -> Result<()> {
-    system.write("/etc/systemd/system/observer.service", OBSERVER)?;
-    system.write("/observe", OBSERVE)?;
+/// Checks that systemd starts the server without privileges, and that it answers another host.
+fn check_service(system: &DebianSystem) -> Result<()> {
+    system.write("/etc/systemd/system/observer.service", OBSERVER_UNIT)?;
+    system.write("/observe", OBSERVER_SCRIPT)?;
     let lab = Lab::new(&LabConfig::default())?;
     let mut booted = system.boot(lab.server(), "observer.service")?;
     let observed = system.path("/observed");
-    booted.wait_for(|| observed.exists())?;
+    booted.wait_until_ready(|| observed.exists())?;
     let contents = system.read("/observed")?;
     ensure!(contents.starts_with("active\n_horolog\n{"), "{contents}\n{}", journal(system));
     let offset_s = offset_of(&chronyd(lab.client(), lab.server().first_interface().ipv4.into())?)?;
@@ -231,8 +230,8 @@ fn serves_time(system: &System) -> Result<()> {
     Ok(())
 }
 
-/// What the services said.
-fn journal(system: &System) -> String {
+/// Returns the journal of the system.
+fn journal(system: &DebianSystem) -> String {
     let script = "journalctl --no-pager -D /var/log/journal || true";
     system.run(script).unwrap_or_else(|error| format!("{error:#}"))
 }

@@ -1,5 +1,5 @@
-//! Scenarios of packet devices between private hosts: what an ordinary user's test cannot do,
-//! because raw frames need root. They do not judge speed.
+//! Scenarios of packet devices between lab hosts, which need root for raw frames. They do not
+//! measure speed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,15 +14,15 @@ use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 
-/// Long enough for a frame to cross a link on a busy machine.
+/// Timeout of a frame on a link of a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Long enough for a frame that must not come to show itself.
+/// Time in which an unexpected frame would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);
 const CLIENT_PORT: u16 = 40_000;
 const SERVER_PORT: u16 = 50_123;
 const FRAME_BYTES: usize = 2_048;
 
-/// The addresses of both hosts in one family, client first.
+/// Returns the addresses of client and server of one IP version.
 fn addresses(lab: &Lab, ipv6: bool) -> Result<[IpAddr; 2]> {
     let of = |host: &LabHost| -> Result<IpAddr> {
         Ok(if ipv6 {
@@ -34,7 +34,7 @@ fn addresses(lab: &Lab, ipv6: bool) -> Result<[IpAddr; 2]> {
     Ok([of(lab.client())?, of(lab.server())?])
 }
 
-/// Builds frames from the client to the server.
+/// Returns a builder of frames from the client to the server.
 fn builder(
     lab: &Lab,
     ipv6: bool,
@@ -57,11 +57,11 @@ fn packet_device(host: &LabHost, options: &PacketSocketOptions) -> Result<Packet
 
 fn push(batch: &mut Batch<()>, builder: &UdpFrameBuilder, payload: &[u8]) {
     let pushed = batch.push_with((), |buffer| builder.emit(payload, buffer));
-    assert!(pushed, "the batch has room");
+    assert!(pushed, "the batch is full");
 }
 
-/// A filter lets the datagrams through that it names, whole and with a timestamp, and no others;
-/// on IPv4 and IPv6.
+/// A filter passes matching datagrams, complete and with a timestamp, and no others; over IPv4 and
+/// IPv6.
 pub(crate) fn a_filter_passes_only_matching_datagrams() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for ipv6 in [false, true] {
@@ -84,16 +84,16 @@ pub(crate) fn a_filter_passes_only_matching_datagrams() -> Result<()> {
         push(&mut batch, &named, b"named");
         let expected = batch.packet(3).bytes.to_vec();
         ensure!(sender.send(&mut batch)? == 4);
-        ensure!(receiver.receive(&mut batch, TIMEOUT)? == 1, "one frame is named");
+        ensure!(receiver.receive(&mut batch, TIMEOUT)? == 1, "not one matching frame");
         let frame = batch.packet(0);
         ensure!(frame.bytes == expected && !frame.truncated, "{frame:?}");
         ensure!(frame.received_at.is_some(), "{frame:?}");
-        ensure!(receiver.receive(&mut batch, QUIET_PERIOD)? == 0, "no other frame is named");
+        ensure!(receiver.receive(&mut batch, QUIET_PERIOD)? == 0, "a frame that does not match");
     }
     Ok(())
 }
 
-/// A filter finds the ports behind IPv4 options, and keeps no fragment.
+/// A filter finds the ports after IPv4 options, and drops fragments.
 pub(crate) fn a_filter_skips_options_and_refuses_fragments() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let [source, _] = addresses(&lab, false)?;
@@ -110,8 +110,8 @@ pub(crate) fn a_filter_skips_options_and_refuses_fragments() -> Result<()> {
     let mut plain = [0; FRAME_BYTES];
     let len = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?.emit(b"payload", &mut plain);
     let plain = &plain[..len];
-    // One word of options that mean nothing, and so a header of six words. Packet sockets see the
-    // frame before anyone checks its length and checksum.
+    // One word of no-operation options, so that the header has six words. Packet sockets receive
+    // frames before length and checksum are checked.
     let mut with_options = plain.to_vec();
     with_options[14] = 0x46;
     with_options.splice(34..34, [1, 1, 1, 0]);
@@ -120,13 +120,13 @@ pub(crate) fn a_filter_skips_options_and_refuses_fragments() -> Result<()> {
     let mut batch = Batch::new(4, FRAME_BYTES);
     ensure!(batch.push((), &fragment) && batch.push((), &with_options));
     ensure!(sender.send(&mut batch)? == 2);
-    ensure!(receiver.receive(&mut batch, TIMEOUT)? == 1, "the fragment is left out");
+    ensure!(receiver.receive(&mut batch, TIMEOUT)? == 1, "not one unfragmented frame");
     ensure!(batch.packet(0).bytes == with_options);
     Ok(())
 }
 
-/// A UDP listener answers a raw frame, and the answer comes back as a raw frame from the address
-/// that was asked; on IPv4 and IPv6.
+/// A UDP listener answers a raw frame, and the reply arrives as a raw frame from the address of the
+/// request; over IPv4 and IPv6.
 pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for ipv6 in [false, true] {
@@ -146,27 +146,27 @@ pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
             packet_device(lab.client(), &PacketSocketOptions { selection, ..Default::default() })?;
         let request = builder(&lab, ipv6, CLIENT_PORT, SERVER_PORT)?;
         let mut frames = Batch::new(4, FRAME_BYTES);
-        push(&mut frames, &request, b"question");
+        push(&mut frames, &request, b"request");
         ensure!(client.send(&mut frames)? == 1);
         let mut datagrams = Batch::<DatagramEndpoints>::new(4, 128);
-        ensure!(listener.receive(&mut datagrams, TIMEOUT)? == 1, "no request came");
+        ensure!(listener.receive(&mut datagrams, TIMEOUT)? == 1, "no request received");
         let received = datagrams.packet(0);
-        ensure!(received.bytes == b"question", "{received:?}");
+        ensure!(received.bytes == b"request", "{received:?}");
         ensure!(
             received.address.remote == request.source && received.address.local == server_ip,
             "{received:?}"
         );
         ensure!(listener.send(&mut datagrams)? == 1);
-        ensure!(client.receive(&mut frames, TIMEOUT)? == 1, "no reply came");
+        ensure!(client.receive(&mut frames, TIMEOUT)? == 1, "no reply received");
         let reply = UdpFrame::parse(frames.packet(0).bytes)
             .map_err(|error| anyhow::anyhow!("no UDP frame: {error:?}"))?;
         ensure!((reply.source, reply.destination) == (request.destination, request.source));
-        ensure!(reply.payload == b"question");
+        ensure!(reply.payload == b"request");
     }
     Ok(())
 }
 
-/// Every frame that was sent was received or counted as dropped.
+/// Each sent frame is received or counted as dropped.
 pub(crate) fn frames_dropped_for_lack_of_room_are_counted() -> Result<()> {
     const ROUNDS: usize = 40;
     const BATCH: usize = 50;
@@ -202,11 +202,11 @@ pub(crate) fn frames_dropped_for_lack_of_room_are_counted() -> Result<()> {
     let dropped = receiver.dropped()?;
     ensure!(received < sent, "nothing was dropped");
     ensure!(received as u64 + dropped == sent as u64, "{sent}: {received} + {dropped}");
-    ensure!(receiver.dropped()? == dropped, "the count stays");
+    ensure!(receiver.dropped()? == dropped, "the count of dropped frames changed");
     Ok(())
 }
 
-/// A frame that the interface cannot carry is refused, and those around it leave.
+/// A frame that exceeds the interface's MTU is refused, and those around it are sent.
 pub(crate) fn an_overlong_frame_is_refused_alone() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let mut sender = packet_device(lab.client(), &PacketSocketOptions::default())?;
@@ -219,7 +219,7 @@ pub(crate) fn an_overlong_frame_is_refused_alone() -> Result<()> {
     Ok(())
 }
 
-/// A device whose interface goes down says so, and works again when it is up.
+/// A device reports that its interface is down, and sends again once it is up.
 pub(crate) fn an_interface_that_goes_down_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
@@ -236,7 +236,7 @@ pub(crate) fn an_interface_that_goes_down_is_reported() -> Result<()> {
     Ok(())
 }
 
-/// A packet device on an interface that does not exist is refused by name.
+/// A packet device on an unknown interface is refused with the interface's name.
 pub(crate) fn an_unknown_interface_is_refused_by_name() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let opened = lab

@@ -1,5 +1,5 @@
-//! Interaction with plots: the legend under the pointer, a part that is enlarged by a drag, and
-//! lines that are hidden by keyboard.
+//! Interaction with plots: the legend at the pointer, zoom by a drag, and lines that are hidden by
+//! keyboard.
 
 use anyhow::{Context, Result, ensure};
 
@@ -25,36 +25,36 @@ const UNITS: [(&str, f64); 14] = [
 ];
 /// Decimal prefixes of the units.
 const PREFIXES: [(&str, f64); 5] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
-/// The legend shows three digits, without zeros at their end.
+/// Relative tolerance of legend values, which have three digits at most.
 const TOLERANCE: f64 = 0.006;
-/// How far in e-folds a rarity may be from that of a point, since few digits tell it.
-const RARITY_TOLERANCE: f64 = 0.5;
-/// Presses of the tabulator after which the first plot has been reached.
+/// Tolerance of a tail fraction in e-folds, since the legend has few digits of it.
+const TAIL_TOLERANCE: f64 = 0.5;
+/// Presses of the tabulator key after which the legend of the first plot is reached.
 const TABS_MAX: usize = 40;
-/// Where the pointer is held, as shares of the width.
+/// Positions of the pointer, as shares of the width.
 const POINTER_POSITIONS: [f64; 2] = [0.3, 0.8];
 
-/// All plots of the page that is open can be looked into.
+/// Checks legend, zoom and keyboard control of all plots on the open page.
 pub(crate) fn check_plots(browser: &mut Browser, rendered: &RenderedPage) -> Result<()> {
     for plot in &rendered.plots {
         for position in POINTER_POSITIONS {
-            let legend = pointed_at(browser, &plot.id, position)?;
-            shows_points(&legend, plot).with_context(|| format!("{} at {position}", plot.id))?;
+            let legend = legend_at(browser, &plot.id, position)?;
+            check_legend(&legend, plot).with_context(|| format!("{} at {position}", plot.id))?;
         }
-        is_drawn_larger(browser, &plot.id).with_context(|| plot.id.clone())?;
+        check_redraw(browser, &plot.id).with_context(|| plot.id.clone())?;
     }
     if let Some(plot) = rendered.plots.first() {
-        can_be_hidden_by_keyboard(browser)?;
-        can_be_stepped_by_keyboard(browser, plot).with_context(|| plot.id.clone())?;
+        check_hiding_by_keyboard(browser)?;
+        check_stepping_by_keyboard(browser, plot).with_context(|| plot.id.clone())?;
     }
-    let complaints = browser.complaints();
-    ensure!(complaints.is_empty(), "{complaints:?}");
+    let errors = browser.take_errors();
+    ensure!(errors.is_empty(), "{errors:?}");
     Ok(())
 }
 
-/// What the legend of a plot says while the pointer is at this share of its width.
-pub(crate) fn pointed_at(browser: &mut Browser, id: &str, share: f64) -> Result<Vec<String>> {
-    let [left, top, width, height] = in_view(browser, id)?;
+/// Returns the legend of a plot with the pointer at this share of its width.
+pub(crate) fn legend_at(browser: &mut Browser, id: &str, share: f64) -> Result<Vec<String>> {
+    let [left, top, width, height] = scroll_into_view(browser, id)?;
     browser.pointer("mouseMoved", [left + share * width, top + height / 2.0], 0)?;
     let values = format!(
         "[...document.querySelectorAll('#plot-{id} .u-value')].map((it) => it.textContent)"
@@ -62,8 +62,8 @@ pub(crate) fn pointed_at(browser: &mut Browser, id: &str, share: f64) -> Result<
     Ok(serde_json::from_value(browser.evaluate(&values)?)?)
 }
 
-/// Where the inside of a plot is on the screen, after it was brought there.
-fn in_view(browser: &mut Browser, id: &str) -> Result<[f64; 4]> {
+/// Scrolls a plot into view; returns its left, top, width and height on the screen, in pixels.
+fn scroll_into_view(browser: &mut Browser, id: &str) -> Result<[f64; 4]> {
     let script = format!(
         "(() => {{ const over = document.querySelector('#plot-{id} .u-over'); \
          over.scrollIntoView({{ block: 'center' }}); const {{ left, top, width, height }} = \
@@ -72,8 +72,8 @@ fn in_view(browser: &mut Browser, id: &str) -> Result<[f64; 4]> {
     Ok(serde_json::from_value(browser.evaluate(&script)?)?)
 }
 
-/// A value of an axis as the legend's figures are read.
-fn as_read(unit: &str, value: f64) -> f64 {
+/// Converts a value of an axis to the unit of parsed legend values.
+fn legend_value(unit: &str, value: f64) -> f64 {
     if unit == "seconds" { value * 1e9 } else { value }
 }
 
@@ -95,33 +95,33 @@ fn value_of(shown: &str) -> Option<f64> {
     Some(digits.parse::<f64>().ok()? * size)
 }
 
-/// The legend's values are those of points: at the place that it tells, or near it.
-pub(crate) fn shows_points(legend: &[String], plot: &Plot) -> Result<()> {
+/// Checks that the legend's values are those of points at the legend's position, or near it.
+pub(crate) fn check_legend(legend: &[String], plot: &Plot) -> Result<()> {
     let (x, values) = legend.split_first().context("no legend")?;
-    let x = value_of(x).with_context(|| format!("the legend has no place: '{x}'"))?;
+    let x = value_of(x).with_context(|| format!("the legend has no position: '{x}'"))?;
     let is_at = |point: &[f64; 2]| {
         if plot.x.unit == "tail" {
-            return ((1.0 - x) * point[0]).ln().abs() < RARITY_TOLERANCE;
+            return ((1.0 - x) * point[0]).ln().abs() < TAIL_TOLERANCE;
         }
-        let at = as_read(&plot.x.unit, point[0]);
+        let at = legend_value(&plot.x.unit, point[0]);
         (at - x).abs() <= TOLERANCE * at.abs()
     };
-    let all: Vec<_> = plot.shown()?.iter().collect();
+    let all: Vec<_> = plot.selected_series()?.iter().collect();
     ensure!(values.len() == all.len(), "{} values for {} lines", values.len(), all.len());
     let is_point = all.iter().flat_map(|series| &series.points).any(&is_at);
     ensure!(is_point, "no line has a point at {x}");
     for (shown, series) in values.iter().zip(all) {
         let here = series.points.iter().find(|point| is_at(point));
         if shown == "–" {
-            ensure!(here.is_none(), "{}: nothing is told at {x}", series.label);
+            ensure!(here.is_none(), "{}: no value at {x}", series.label);
             continue;
         }
         let is_shown = |point: &[f64; 2]| {
-            let value = as_read(&plot.y.unit, point[1]);
+            let value = legend_value(&plot.y.unit, point[1]);
             let near = |read: f64| (read - value).abs() <= TOLERANCE * value.abs();
             value_of(shown).is_some_and(near)
         };
-        // A line without a point at this place says that of the nearest.
+        // A line without a point at this position shows its nearest one.
         let is_right = match here {
             Some(point) if plot.x.unit != "tail" => is_shown(point),
             _ => series.points.iter().any(is_shown),
@@ -131,7 +131,7 @@ pub(crate) fn shows_points(legend: &[String], plot: &Plot) -> Result<()> {
     Ok(())
 }
 
-/// A number for what a plot looks like.
+/// Returns a hash of the picture of a plot.
 fn picture_hash(browser: &mut Browser, id: &str) -> Result<i64> {
     let picture = format!(
         "[...document.querySelector('#plot-{id} canvas').toDataURL()]\
@@ -140,19 +140,19 @@ fn picture_hash(browser: &mut Browser, id: &str) -> Result<i64> {
     browser.evaluate(&picture)?.as_i64().context("no picture")
 }
 
-/// A drag over the middle of a plot draws it larger, and a double click draws it as before.
-fn is_drawn_larger(browser: &mut Browser, id: &str) -> Result<()> {
+/// Checks that a drag over the middle of a plot enlarges it, and that a double click resets it.
+fn check_redraw(browser: &mut Browser, id: &str) -> Result<()> {
     let whole = picture_hash(browser, id)?;
     drag(browser, id)?;
     let part = picture_hash(browser, id)?;
     ensure!(part != whole, "a drag changes nothing");
     double_click(browser, id)?;
-    ensure!(picture_hash(browser, id)? == whole, "it is not as before after a double click");
+    ensure!(picture_hash(browser, id)? == whole, "a double click does not reset the plot");
     Ok(())
 }
 
 fn drag(browser: &mut Browser, id: &str) -> Result<()> {
-    let [left, top, width, height] = in_view(browser, id)?;
+    let [left, top, width, height] = scroll_into_view(browser, id)?;
     let at = |share: f64| [left + share * width, top + height / 2.0];
     browser.pointer("mouseMoved", at(0.4), 0)?;
     browser.pointer("mousePressed", at(0.4), 1)?;
@@ -161,7 +161,7 @@ fn drag(browser: &mut Browser, id: &str) -> Result<()> {
 }
 
 fn double_click(browser: &mut Browser, id: &str) -> Result<()> {
-    let [left, top, width, height] = in_view(browser, id)?;
+    let [left, top, width, height] = scroll_into_view(browser, id)?;
     let position = [left + 0.5 * width, top + height / 2.0];
     for clicks in [1, 2] {
         browser.pointer("mousePressed", position, clicks)?;
@@ -170,31 +170,31 @@ fn double_click(browser: &mut Browser, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where a plot begins and ends, by what the legend says there.
-fn ends(browser: &mut Browser, id: &str) -> Result<[f64; 2]> {
+/// Returns the ends of a plot's horizontal axis, as the legend shows them.
+fn axis_ends(browser: &mut Browser, id: &str) -> Result<[f64; 2]> {
     let mut ends = [0.0; 2];
     for (end, share) in ends.iter_mut().zip([0.01, 0.99]) {
-        let values = pointed_at(browser, id, share)?;
-        *end = values.first().and_then(|x| value_of(x)).context("no place")?;
+        let values = legend_at(browser, id, share)?;
+        *end = values.first().and_then(|x| value_of(x)).context("no position")?;
     }
     Ok(ends)
 }
 
-/// A drag shows what it went over, and a double click shows all again.
-pub(crate) fn zooms(browser: &mut Browser, id: &str) -> Result<()> {
-    let whole = ends(browser, id)?;
+/// Checks that a drag shows its range only, and that a double click shows the whole range again.
+pub(crate) fn check_zoom(browser: &mut Browser, id: &str) -> Result<()> {
+    let whole = axis_ends(browser, id)?;
     drag(browser, id)?;
-    let part = ends(browser, id)?;
+    let part = axis_ends(browser, id)?;
     ensure!(whole[0] < part[0] && part[0] < part[1] && part[1] < whole[1], "{part:?} of {whole:?}");
     double_click(browser, id)?;
-    let again = ends(browser, id)?;
+    let again = axis_ends(browser, id)?;
     let is_same = again.iter().zip(whole).all(|(a, b)| a.total_cmp(&b).is_eq());
     ensure!(is_same, "{again:?} after a double click, {whole:?} before");
     Ok(())
 }
 
-/// Who has no pointer reaches the legend and hides a line by it.
-fn can_be_hidden_by_keyboard(browser: &mut Browser) -> Result<()> {
+/// Checks that the keyboard reaches the legend and hides a line.
+fn check_hiding_by_keyboard(browser: &mut Browser) -> Result<()> {
     const REACHED: &str = "document.activeElement.closest('.u-series') !== null \
                            && document.activeElement.getAttribute('role') === 'button'";
     const HIDDEN: &str = "document.activeElement.closest('.u-series').classList.contains('u-off') \
@@ -207,13 +207,13 @@ fn can_be_hidden_by_keyboard(browser: &mut Browser) -> Result<()> {
     }
     for hidden in [true, false] {
         browser.key("Enter", 13)?;
-        ensure!(browser.evaluate(HIDDEN)? == hidden, "the line is not {hidden}");
+        ensure!(browser.evaluate(HIDDEN)? == hidden, "the line is hidden: {}", !hidden);
     }
     Ok(())
 }
 
-/// Who has no pointer goes from point to point, and hears what is there.
-fn can_be_stepped_by_keyboard(browser: &mut Browser, plot: &Plot) -> Result<()> {
+/// Checks that the keyboard moves from point to point, and that each point is announced.
+fn check_stepping_by_keyboard(browser: &mut Browser, plot: &Plot) -> Result<()> {
     let id = &plot.id;
     browser.evaluate(&format!("document.getElementById('plot-{id}').focus()"))?;
     let mut announced = Vec::new();
@@ -223,13 +223,14 @@ fn can_be_stepped_by_keyboard(browser: &mut Browser, plot: &Plot) -> Result<()> 
             "[...document.querySelectorAll('#plot-{id} .u-value')].map((it) => it.textContent)"
         );
         let legend: Vec<String> = serde_json::from_value(browser.evaluate(&values)?)?;
-        shows_points(&legend, plot).with_context(|| format!("after {key}: {legend:?}"))?;
+        check_legend(&legend, plot).with_context(|| format!("after {key}: {legend:?}"))?;
         let aloud = format!("document.querySelector('#plot-{id} ~ .aloud[aria-live]').textContent");
         let aloud = browser.evaluate(&aloud)?.as_str().unwrap_or_default().to_owned();
         ensure!(legend.iter().all(|value| aloud.contains(value)), "'{aloud}' of {legend:?}");
         announced.push(aloud);
     }
-    let points = plot.shown()?.iter().map(|series| series.points.len()).max().unwrap_or(0);
-    ensure!(points < 2 || announced[0] != announced[2], "the first is the last: {announced:?}");
+    let points =
+        plot.selected_series()?.iter().map(|series| series.points.len()).max().unwrap_or(0);
+    ensure!(points < 2 || announced[0] != announced[2], "first and last are equal: {announced:?}");
     Ok(())
 }

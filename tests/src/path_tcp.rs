@@ -1,5 +1,5 @@
-//! Scenarios of `horolog path tcp`: what it measures over a private link and says of both ends, a
-//! far end that vanishes or is busy, and what cannot be.
+//! Scenarios of `horolog path tcp`: measurements over a lab link with a description of both ends, a
+//! far end that vanishes or is busy, and invalid arguments.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -18,24 +18,23 @@ use crate::{ROOT, path_tcp, scenarios};
 
 const PORT: u16 = 8_625;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, path_tcp:
         sizes_are_measured_and_both_ends_described,
-        a_far_end_that_vanishes_is_named,
-        a_bound_that_is_reached_is_named,
+        a_vanished_far_end_is_reported,
+        a_reached_limit_is_reported,
         path_errors_are_reported,
     ))
 }
 
-/// Where a far end in the lab's server host answers.
-pub(crate) fn address(lab: &Lab) -> SocketAddr {
+/// Returns the address of a far end on the lab's server host.
+pub(crate) fn far_end_address(lab: &Lab) -> SocketAddr {
     (lab.server().first_interface().ipv4, PORT).into()
 }
 
-/// Starts a far end in the lab's server host, and waits until it answers.
-pub(crate) fn far_end(lab: &Lab, arguments: &[&str]) -> Result<RunningProgram> {
-    let at = address(lab);
+/// Starts a far end on the lab's server host, and waits until it accepts connections.
+pub(crate) fn start_far_end(lab: &Lab, arguments: &[&str]) -> Result<RunningProgram> {
+    let at = far_end_address(lab);
     let mut command = lab.server().command(binary()?);
     command.args(["path", "serve", "--listen", &at.to_string()]).args(arguments);
     let mut running = RunningProgram::start(&mut command)?;
@@ -44,28 +43,28 @@ pub(crate) fn far_end(lab: &Lab, arguments: &[&str]) -> Result<RunningProgram> {
     Ok(running)
 }
 
-/// What a command of `horolog path` in a host says.
-pub(crate) fn path(host: &LabHost, arguments: &[&str]) -> Result<Output> {
+/// Runs a command of `horolog path` on a host.
+pub(crate) fn run_path(host: &LabHost, arguments: &[&str]) -> Result<Output> {
     run_to_end(host.command(binary()?).arg("path").args(arguments), TIMEOUT)
 }
 
-/// The same as JSON, of a command that has to end with this status.
-pub(crate) fn result(host: &LabHost, arguments: &[&str], status: i32) -> Result<Value> {
+/// Runs a command of `horolog path` that must end with this status; returns its result.
+pub(crate) fn path_result(host: &LabHost, arguments: &[&str], status: i32) -> Result<Value> {
     let directory = TempDir::new()?;
     let file = directory.path().join("result.json");
     let file_text = file.to_str().context("no text")?;
-    let output = path(host, &[arguments, &["--json", file_text]].concat())?;
+    let output = run_path(host, &[arguments, &["--json", file_text]].concat())?;
     ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
     Ok(serde_json::from_str(&fs::read_to_string(&file)?)?)
 }
 
 fn sizes_are_measured_and_both_ends_described() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _far = far_end(&lab, &[])?;
-    let target = address(&lab).to_string();
+    let _far = start_far_end(&lab, &[])?;
+    let target = far_end_address(&lab).to_string();
     let settings = ["tcp", &target, "-s", "1,1448,65536", "-t", "80ms", "--warm-up", "10ms"];
     let limits = ["--both-directions", "-c", "2", "--fail-if", "p50>10s"];
-    let json = result(lab.client(), &[&settings[..], &limits[..]].concat(), 0)?;
+    let json = path_result(lab.client(), &[&settings[..], &limits[..]].concat(), 0)?;
     ensure!(json["schema"] == "horolog.path-tcp/2", "{json}");
     let latency = json["latency"].as_array().context("no latency")?;
     let bandwidth = json["bandwidth"].as_array().context("no bandwidth")?;
@@ -79,24 +78,24 @@ fn sizes_are_measured_and_both_ends_described() -> Result<()> {
     let (near, far) = (&json["near"], &json["far"]);
     ensure!(near["interface"] == "veth0" && far["nic"] == "veth" && far["mtu"] == 1_500, "{json}");
     ensure!(far["kernel"] == near["kernel"] && far["cpu"] == near["cpu"], "{far}");
-    // More bytes in a message are more bytes in a second.
+    // Larger messages have a higher rate.
     let rate = |index: usize| bandwidth[index]["rate"].as_f64().unwrap_or(0.0);
     ensure!(rate(4) > 4.0 * rate(0) && rate(5) > 4.0 * rate(1), "{bandwidth:?}");
 
     let broken = ["tcp", &target, "--bandwidth", "-t", "50ms", "--fail-if", "bandwidth<1000G"];
-    let broken = path(lab.client(), &broken)?;
+    let broken = run_path(lab.client(), &broken)?;
     let stderr = String::from_utf8_lossy(&broken.stderr).into_owned();
     ensure!(broken.status.code() == Some(1) && stderr.contains("bandwidth<1000G"), "{stderr}");
     Ok(())
 }
 
-fn a_far_end_that_vanishes_is_named() -> Result<()> {
+fn a_vanished_far_end_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let far = far_end(&lab, &[])?;
-    let target = address(&lab).to_string();
+    let far = start_far_end(&lab, &[])?;
+    let target = far_end_address(&lab).to_string();
     let json = thread::scope(|scope| {
         let measured =
-            scope.spawn(|| result(lab.client(), &["tcp", &target, "-s", "1", "-t", "30s"], 1));
+            scope.spawn(|| path_result(lab.client(), &["tcp", &target, "-s", "1", "-t", "30s"], 1));
         thread::sleep(Duration::from_millis(400));
         drop(far);
         measured.join().map_err(|_| anyhow::anyhow!("the measurement panicked"))?
@@ -105,31 +104,31 @@ fn a_far_end_that_vanishes_is_named() -> Result<()> {
     ensure!(findings.iter().any(|one| one["code"] == "far-end-unreachable"), "{json}");
     ensure!(
         json["latency"][0]["round_trips"].as_u64() > Some(0),
-        "what came before is kept: {json}"
+        "round trips before the failure are missing: {json}"
     );
     ensure!(json["bandwidth"].as_array().is_some_and(Vec::is_empty), "{json}");
     Ok(())
 }
 
-fn a_bound_that_is_reached_is_named() -> Result<()> {
+fn a_reached_limit_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _far = far_end(&lab, &["--tcp-bytes", "1M", "--tcp-bytes-per-hour", "3MB"])?;
-    let target = address(&lab).to_string();
+    let _far = start_far_end(&lab, &["--tcp-bytes", "1M", "--tcp-bytes-per-hour", "3MB"])?;
+    let target = far_end_address(&lab).to_string();
     for (arguments, part) in [
         (&["tcp", "-s", "1k", "-t", "20s"][..], "latency"),
         (&["tcp", "--bandwidth", "-t", "20s"], "bandwidth"),
     ] {
-        let json = result(lab.client(), &[arguments, &[&target]].concat(), 1)?;
+        let json = path_result(lab.client(), &[arguments, &[&target]].concat(), 1)?;
         let findings = json["findings"].as_array().context("no findings")?;
         let found = findings.iter().find(|one| one["code"] == "far-end-limit");
         let message = found.and_then(|one| one["message"].as_str()).context("no such finding")?;
         ensure!(message.contains("its limit for a connection is 1048576 bytes"), "{message}");
         ensure!(json[part].as_array().is_some_and(|rows| rows.len() == 1), "{json}");
     }
-    // What is left of the hour is less than a connection may carry.
-    let json = result(lab.client(), &["tcp", "-s", "1k", "-t", "20s", &target], 1)?;
+    // The rest of the hourly limit is less than that of a connection.
+    let json = path_result(lab.client(), &["tcp", "-s", "1k", "-t", "20s", &target], 1)?;
     ensure!(json.to_string().contains("connections is 3000000 bytes in an hour"), "{json}");
-    let refused = path(lab.client(), &["tcp", &target])?;
+    let refused = run_path(lab.client(), &["tcp", &target])?;
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(refused.status.code() == Some(3) && stderr.contains("try again in"), "{stderr}");
     Ok(())
@@ -137,9 +136,9 @@ fn a_bound_that_is_reached_is_named() -> Result<()> {
 
 fn path_errors_are_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _far = far_end(&lab, &["--tcp-connections", "1", "--tcp-time", "3s"])?;
-    let at = address(&lab).to_string();
-    let closed = SocketAddr::new(address(&lab).ip(), 9).to_string();
+    let _far = start_far_end(&lab, &["--tcp-connections", "1", "--tcp-time", "3s"])?;
+    let at = far_end_address(&lab).to_string();
+    let closed = SocketAddr::new(far_end_address(&lab).ip(), 9).to_string();
     for (arguments, status, expected) in [
         (["tcp", &closed].as_slice(), 3, "no program listens on"),
         (&["stall", &closed], 3, "no program listens on"),
@@ -162,7 +161,7 @@ fn path_errors_are_reported() -> Result<()> {
         (&["serve", "--listen", &closed], 3, "cannot listen on"),
         (&["serve", "--listen", "nowhere"], 2, "write an address and a port"),
     ] {
-        let output = path(lab.client(), arguments)?;
+        let output = run_path(lab.client(), arguments)?;
         let stderr = String::from_utf8(output.stderr).context("no text")?;
         ensure!(
             output.status.code() == Some(status),
@@ -172,7 +171,7 @@ fn path_errors_are_reported() -> Result<()> {
         ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
         ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
-    // As nobody speaks this protocol at another port, what does is named.
+    // A program with another protocol at the port is reported.
     let other = std::net::TcpListener::bind("127.0.0.1:0")?;
     let at = other.local_addr()?.to_string();
     let speaker = thread::spawn(move || {

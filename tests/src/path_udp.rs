@@ -1,6 +1,5 @@
-//! Scenarios of `horolog path udp` and its far end: a path with known faults, whose figures have to
-//! come out; datagrams that are seen by the scenario's own sockets; far ends that vanish, and what
-//! they are silent at.
+//! Scenarios of `horolog path udp` and its far end: a path with known faults is measured, datagrams
+//! are received by the scenario's own sockets, far ends vanish, and unknown senders have no reply.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,25 +17,24 @@ use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, PORT, PathDatagram
 use horolog_wire::stamp;
 use libtest_mimic::Trial;
 
-use crate::path_udp_forwarder::{Faults, Forwarder, is_hit};
+use crate::path_udp_forwarder::{Faults, Forwarder, is_affected};
 use crate::process::{binary, run_to_end, signal_to};
 use crate::{ROOT, ROOT_AND_IPV6, path_udp, path_udp_short, scenarios};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The port of the hop with faults.
-const HOP: u16 = 9_000;
+/// Port of the forwarder with faults.
+const FORWARDER_PORT: u16 = 9_000;
 const STAMP_PORT: u16 = 9_862;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, path_udp:
-        a_known_path_is_found_at_a_fixed_rate,
-        a_known_path_is_found_in_ping_pong,
+        known_faults_are_measured_at_a_fixed_rate,
+        known_faults_are_measured_in_ping_pong,
         traffic_classes_are_recorded_at_both_ends,
         the_load_ratio_is_applied,
         the_table_of_the_paper_is_measured,
-        a_far_end_that_was_killed_is_named,
-        a_far_end_that_stops_answering_is_named,
+        a_killed_far_end_is_reported,
+        a_stopped_far_end_is_reported,
         a_reflector_and_a_sender_use_stamp,
         packets_omitted_by_a_limit_are_no_path_loss,
         drops_of_a_full_socket_are_no_path_loss,
@@ -48,14 +46,14 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A lab with a far end in its server host.
-pub(crate) struct Path {
+/// Lab with a far end on its server host.
+pub(crate) struct PathTestbed {
     lab: Lab,
     far: RunningProgram,
     pub(crate) at: SocketAddr,
 }
 
-impl Path {
+impl PathTestbed {
     pub(crate) fn new(ipv6: bool) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let port = lab.server().first_interface();
@@ -68,31 +66,31 @@ impl Path {
         command.args(["path", "serve", "--stamp", "--stamp-listen"]);
         command.arg(SocketAddr::new(at.ip(), STAMP_PORT).to_string());
         let mut far = RunningProgram::start(&mut command)?;
-        // STAMP is listened for last.
+        // The far end binds its STAMP port last.
         far.await_ready(TIMEOUT, || is_listening(lab.server(), STAMP_PORT))?;
         Ok(Self { lab, far, at })
     }
 
-    fn hop(&self, there: Faults, back: Faults) -> Result<Forwarder> {
-        Forwarder::start(self.lab.server(), self.via(HOP), self.at, there, back)
+    fn start_forwarder(&self, there: Faults, back: Faults) -> Result<Forwarder> {
+        Forwarder::start(self.lab.server(), self.address_at(FORWARDER_PORT), self.at, there, back)
     }
 
-    fn via(&self, port: u16) -> SocketAddr {
+    fn address_at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.at.ip(), port)
     }
 
     fn output(&self, to: SocketAddr, arguments: &[&str]) -> Result<Output> {
-        run_to_end(&mut command(self.lab.client(), to, arguments)?, TIMEOUT)
+        run_to_end(&mut path_command(self.lab.client(), to, arguments)?, TIMEOUT)
     }
 
-    pub(crate) fn measured(&self, to: SocketAddr, arguments: &[&str]) -> Result<PathUdpResult> {
+    pub(crate) fn measure(&self, to: SocketAddr, arguments: &[&str]) -> Result<PathUdpResult> {
         let output = self.output(to, &[arguments, &["--json", "-"]].concat())?;
         ensure!(output.status.success(), "{arguments:?}: {output:?}");
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 }
 
-/// Whether somebody in the host listens on a UDP port.
+/// Returns true if a program on the host listens on a UDP port.
 fn is_listening(host: &LabHost, port: u16) -> bool {
     let listed = || {
         let tables = ["udp", "udp6"].map(|name| format!("/proc/thread-self/net/{name}"));
@@ -101,27 +99,27 @@ fn is_listening(host: &LabHost, port: u16) -> bool {
     host.run(listed).is_ok_and(|sockets| sockets.contains(&format!(":{port:04X} ")))
 }
 
-fn command(host: &LabHost, to: SocketAddr, arguments: &[&str]) -> Result<Command> {
+fn path_command(host: &LabHost, to: SocketAddr, arguments: &[&str]) -> Result<Command> {
     let mut command = host.command(binary()?);
     command.args(["path", "udp", &to.to_string()]).args(arguments);
     Ok(command)
 }
 
-fn only(result: &PathUdpResult) -> Result<&PathUdpRow> {
+fn only_row(result: &PathUdpResult) -> Result<&PathUdpRow> {
     ensure!(result.rows.len() == 1, "{result:?}");
     Ok(&result.rows[0])
 }
 
-fn has(result: &PathUdpResult, code: FindingCode) -> bool {
+fn has_finding(result: &PathUdpResult, code: FindingCode) -> bool {
     result.findings.iter().any(|finding| finding.code == code)
 }
 
-fn a_known_path_is_found_at_a_fixed_rate() -> Result<()> {
-    let path = Path::new(false)?;
-    ["64", "16"].iter().try_for_each(|size| find_a_known_path(&path, size))
+fn known_faults_are_measured_at_a_fixed_rate() -> Result<()> {
+    let path = PathTestbed::new(false)?;
+    ["64", "16"].iter().try_for_each(|size| check_known_faults(&path, size))
 }
 
-fn find_a_known_path(path: &Path, size: &str) -> Result<()> {
+fn check_known_faults(path: &PathTestbed, size: &str) -> Result<()> {
     const COUNT: u32 = 600;
     let there = Faults {
         delay: Duration::from_millis(3),
@@ -130,17 +128,17 @@ fn find_a_known_path(path: &Path, size: &str) -> Result<()> {
         ..Faults::default()
     };
     let back =
-        Faults { delay: Duration::from_millis(1), copied: Some((7, 3)), ..Faults::default() };
-    let _hop = path.hop(there, back)?;
+        Faults { delay: Duration::from_millis(1), duplicated: Some((7, 3)), ..Faults::default() };
+    let _hop = path.start_forwarder(there, back)?;
     let count = COUNT.to_string();
     let arguments = ["-s", size, "-r", "2k", "-n", &count, "--warm-up", "0"];
-    let result = path.measured(path.via(HOP), &arguments)?;
-    let row = only(&result)?;
+    let result = path.measure(path.address_at(FORWARDER_PORT), &arguments)?;
+    let row = only_row(&result)?;
 
-    let passed = || (0..COUNT).filter(|one| !is_hit(*one, there.lost));
-    let hit = |fault| passed().filter(|one| is_hit(*one, fault)).count() as u64;
+    let passed = || (0..COUNT).filter(|one| !is_affected(*one, there.lost));
+    let hit = |fault| passed().filter(|one| is_affected(*one, fault)).count() as u64;
     let lost = u64::from(COUNT) - passed().count() as u64;
-    let (copied, swapped) = (hit(back.copied), hit(there.swapped));
+    let (copied, swapped) = (hit(back.duplicated), hit(there.swapped));
     let counts = &row.counts;
     ensure!((counts.sent, counts.lost) == (u64::from(COUNT), lost), "{counts:?}");
     ensure!((counts.duplicate, counts.reordered) == (copied, swapped), "{counts:?}");
@@ -154,64 +152,69 @@ fn find_a_known_path(path: &Path, size: &str) -> Result<()> {
         FindingCode::DuplicateReplies,
         FindingCode::SharedMachine,
     ] {
-        ensure!(has(&result, code), "{code:?}: {:?}", result.findings);
+        ensure!(has_finding(&result, code), "{code:?}: {:?}", result.findings);
     }
     check_delays(row)
 }
 
-/// 3 ms there and 1 ms back: the scenario's hop adds its own time, and takes none off.
+/// Checks delays of 3 ms forward and 1 ms backward, to which the forwarder adds its own time.
 fn check_delays(row: &PathUdpRow) -> Result<()> {
     let (there, back) =
         row.forward_ns.as_ref().zip(row.backward_ns.as_ref()).context("no one-way times")?;
     ensure!(there.min >= 3_000_000 && back.min >= 1_000_000, "{there:?} {back:?}");
     ensure!(there.p50 - back.p50 > 1_000_000, "{there:?} {back:?}");
-    let delay = row.delay_ns.as_ref().context("no T")?;
+    let delay = row.delay_ns.as_ref().context("no delay")?;
     ensure!(delay.min >= 2_000_000 && delay.p50 < 20_000_000, "{delay:?}");
     Ok(())
 }
 
-fn a_known_path_is_found_in_ping_pong() -> Result<()> {
-    let path = Path::new(false)?;
+fn known_faults_are_measured_in_ping_pong() -> Result<()> {
+    let path = PathTestbed::new(false)?;
     let there = Faults { delay: Duration::from_millis(3), ..Faults::default() };
     let back = Faults {
         delay: Duration::from_millis(1),
         lost: Some((20, 19)),
-        copied: Some((6, 2)),
+        duplicated: Some((6, 2)),
         ..Faults::default()
     };
-    let _hop = path.hop(there, back)?;
+    let _hop = path.start_forwarder(there, back)?;
     let arguments = ["-n", "100", "--warm-up", "0", "--timeout", "60ms"];
-    let result = path.measured(path.via(HOP), &arguments)?;
-    let row = only(&result)?;
+    let result = path.measure(path.address_at(FORWARDER_PORT), &arguments)?;
+    let row = only_row(&result)?;
     let (forward, backward) = row.forward.zip(row.backward).context("no directions")?;
     ensure!((row.counts.sent, row.counts.lost) == (100, 5), "{:?}", row.counts);
     ensure!((forward.lost, backward.lost) == (0, 5), "{forward:?} {backward:?}");
-    let copied = (0..100).filter(|one| is_hit(*one, back.copied) && !is_hit(*one, back.lost));
+    let copied =
+        (0..100).filter(|one| is_affected(*one, back.duplicated) && !is_affected(*one, back.lost));
     ensure!(row.counts.duplicate == copied.count() as u64, "{:?}", row.counts);
     check_delays(row)?;
-    let limited =
-        |limit| path.output(path.via(HOP), &[&arguments[..], &["--fail-if", limit]].concat());
-    let broken = limited("loss>4%")?;
-    ensure!(broken.status.code() == Some(1), "{broken:?}");
-    ensure!(limited("loss>6%")?.status.success(), "a limit that was kept");
+    let limited = |limit| {
+        path.output(
+            path.address_at(FORWARDER_PORT),
+            &[&arguments[..], &["--fail-if", limit]].concat(),
+        )
+    };
+    let failed = limited("loss>4%")?;
+    ensure!(failed.status.code() == Some(1), "{failed:?}");
+    ensure!(limited("loss>6%")?.status.success(), "a limit failed that holds");
     Ok(())
 }
 
-/// Both ends tell the class, and so does a socket of the scenario's own. A hop hands datagrams on
-/// without it.
+/// Both ends report the traffic class, and a socket of the scenario receives it. A forwarder clears
+/// it.
 fn traffic_classes_are_recorded_at_both_ends() -> Result<()> {
-    let path = Path::new(false)?;
+    let path = PathTestbed::new(false)?;
     let arguments = ["--dscp", "ef", "-n", "200"];
-    let result = path.measured(path.at, &arguments)?;
-    let row = only(&result)?;
+    let result = path.measure(path.at, &arguments)?;
+    let row = only_row(&result)?;
     ensure!((row.dscp_forward, row.dscp_backward) == (Some(46), Some(46)), "{row:?}");
-    let _hop = path.hop(Faults::default(), Faults::default())?;
-    let result = path.measured(path.via(HOP), &arguments)?;
-    let row = only(&result)?;
+    let _hop = path.start_forwarder(Faults::default(), Faults::default())?;
+    let result = path.measure(path.address_at(FORWARDER_PORT), &arguments)?;
+    let row = only_row(&result)?;
     ensure!((row.dscp_forward, row.dscp_backward) == (Some(0), Some(0)), "{row:?}");
-    ensure!(has(&result, FindingCode::DscpChanged), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::DscpChanged), "{:?}", result.findings);
 
-    let at = path.via(9_001);
+    let at = path.address_at(9_001);
     let listener = path.lab.server().run(|| -> Result<_> {
         let socket = DatagramSocket::udp(at)?;
         socket.bind(at)?;
@@ -225,10 +228,10 @@ fn traffic_classes_are_recorded_at_both_ends() -> Result<()> {
     });
     let options = ["--stamp", "--dscp", "af41", "-n", "2", "--warm-up", "0", "--timeout", "50ms"];
     let unanswered = path.output(at, &options)?;
-    let control = receiving.join().ok().context("the listener died")??.control;
+    let control = receiving.join().ok().context("the listener panicked")??.control;
     ensure!(control.traffic_class == Some(34 << 2), "{control:?}");
     ensure!(control.hop_limit == Some(stamp::SENDER_HOP_LIMIT), "{control:?}");
-    ensure!(unanswered.status.code() == Some(3), "nobody answered: {unanswered:?}");
+    ensure!(unanswered.status.code() == Some(3), "wrong status without replies: {unanswered:?}");
     Ok(())
 }
 
@@ -237,9 +240,9 @@ fn long_datagrams_go_in_fragments() -> Result<()> {
         (false, "1472,1473,5000,65507", [1, 2, 4, 45]),
         (true, "1452,1453,2889,5000", [1, 2, 3, 4]),
     ] {
-        let path = Path::new(ipv6)?;
+        let path = PathTestbed::new(ipv6)?;
         let options = ["-n", "50", "--flows", "2", "--timestamps", "--warm-up", "4"];
-        let result = path.measured(path.at, &[&["--sizes", lengths], &options[..]].concat())?;
+        let result = path.measure(path.at, &[&["--sizes", lengths], &options[..]].concat())?;
         let fragments: Vec<_> = result.rows.iter().map(|row| row.fragments).collect();
         ensure!(fragments == expected, "{fragments:?}");
         for row in &result.rows {
@@ -257,15 +260,15 @@ fn long_datagrams_go_in_fragments() -> Result<()> {
 }
 
 fn the_load_ratio_is_applied() -> Result<()> {
-    let path = Path::new(false)?;
+    let path = PathTestbed::new(false)?;
     for kind in ["unicast", "broadcast"] {
         let arguments = ["-R", "0,5", "-n", "200", "--load-destination", kind];
-        let result = path.measured(path.at, &arguments)?;
+        let result = path.measure(path.at, &arguments)?;
         let [idle, loaded] = &result.rows[..] else { anyhow::bail!("{result:?}") };
         ensure!((idle.load.sent, idle.load.arrived) == (0, None), "{:?}", idle.load);
         let load = &loaded.load;
         ensure!((load.ratio - 5.0).abs() < 0.2 && load.sent >= 960, "{kind}: {load:?}");
-        // Warm-up and all, where none was lost.
+        // The upper limit includes the warm-up.
         let arrived = load.arrived.unwrap_or(0);
         ensure!(arrived > 900 && arrived <= 1_505, "{kind}: {load:?}");
         ensure!(loaded.counts.received >= 190, "{kind}: {:?}", loaded.counts);
@@ -275,8 +278,8 @@ fn the_load_ratio_is_applied() -> Result<()> {
 }
 
 fn the_table_of_the_paper_is_measured() -> Result<()> {
-    let path = Path::new(false)?;
-    let result = path.measured(path.at, &["--table4", "-n", "20", "--warm-up", "4"])?;
+    let path = PathTestbed::new(false)?;
+    let result = path.measure(path.at, &["--table4", "-n", "20", "--warm-up", "4"])?;
     let rows: Vec<_> =
         result.rows.iter().map(|row| (row.length, row.load.planned_ratio as u64)).collect();
     let expected = [
@@ -297,18 +300,18 @@ fn the_table_of_the_paper_is_measured() -> Result<()> {
     Ok(())
 }
 
-/// Its host says that nobody listens.
-fn a_far_end_that_was_killed_is_named() -> Result<()> {
-    the_end_of_a_row_is_named("KILL", UdpRowEndReason::Closed)
+/// The host of a killed far end reports a closed port.
+fn a_killed_far_end_is_reported() -> Result<()> {
+    check_row_end("KILL", UdpRowEndReason::Closed)
 }
 
-/// One that is stopped says nothing.
-fn a_far_end_that_stops_answering_is_named() -> Result<()> {
-    the_end_of_a_row_is_named("STOP", UdpRowEndReason::Vanished)
+/// A stopped far end does not reply.
+fn a_stopped_far_end_is_reported() -> Result<()> {
+    check_row_end("STOP", UdpRowEndReason::Vanished)
 }
 
-fn the_end_of_a_row_is_named(signal: &'static str, expected: UdpRowEndReason) -> Result<()> {
-    let path = Path::new(false)?;
+fn check_row_end(signal: &'static str, expected: UdpRowEndReason) -> Result<()> {
+    let path = PathTestbed::new(false)?;
     let pid = path.far.pid();
     let ending = thread::spawn(move || {
         // Long enough for the first row to begin on a busy machine.
@@ -316,24 +319,24 @@ fn the_end_of_a_row_is_named(signal: &'static str, expected: UdpRowEndReason) ->
         signal_to(pid, signal)
     });
     let output = path.output(path.at, &["-t", "60s", "--timeout", "100ms", "--json", "-"])?;
-    ending.join().ok().context("the thread died")??;
+    ending.join().ok().context("the thread panicked")??;
     let result: PathUdpResult = serde_json::from_slice(&output.stdout)?;
     ensure!(output.status.code() == Some(1), "{:?}", output.status);
-    let row = only(&result)?;
+    let row = only_row(&result)?;
     ensure!(row.ended == Some(expected) && row.counts.received > 0, "{row:?}");
-    ensure!(has(&result, FindingCode::FarEndUnreachable), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::FarEndUnreachable), "{:?}", result.findings);
     Ok(())
 }
 
 fn a_reflector_and_a_sender_use_stamp() -> Result<()> {
-    let path = Path::new(false)?;
-    let at = path.via(STAMP_PORT);
-    let result = path.measured(at, &["--stamp", "--sizes", "44,200", "-n", "100"])?;
+    let path = PathTestbed::new(false)?;
+    let at = path.address_at(STAMP_PORT);
+    let result = path.measure(at, &["--stamp", "--sizes", "44,200", "-n", "100"])?;
     for row in &result.rows {
         ensure!(row.counts.received == 100 && row.far_ns.is_some(), "{row:?}");
-        ensure!(row.forward.is_none(), "a stateless reflector counts nothing: {row:?}");
+        ensure!(row.forward.is_none(), "counts of a stateless reflector: {row:?}");
     }
-    // A packet written by hand (RFC 8762, figure 3), and its answer (figure 5).
+    // A packet written by hand (RFC 8762, figure 3), and its reply (figure 5).
     let answer = path.lab.client().run(|| -> Result<_> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.set_read_timeout(Some(TIMEOUT))?;
@@ -350,26 +353,24 @@ fn a_reflector_and_a_sender_use_stamp() -> Result<()> {
     })??;
     ensure!(answer.len() == 50, "{} bytes", answer.len());
     ensure!(answer[..4] == [0, 0, 1, 2] && answer[14..16] == [0x12, 0x34], "{answer:?}");
-    ensure!(answer[24..28] == [0, 0, 1, 2], "the sender's number: {answer:?}");
-    ensure!(answer[28..36] == [0xe9, 1, 2, 3, 4, 5, 6, 7], "its time: {answer:?}");
+    ensure!(answer[24..28] == [0, 0, 1, 2], "sequence number of the sender: {answer:?}");
+    ensure!(answer[28..36] == [0xe9, 1, 2, 3, 4, 5, 6, 7], "timestamp of the sender: {answer:?}");
     ensure!(answer[36..38] == [0x80, 0x01] && answer[40] == 77, "{answer:?}");
     ensure!(&answer[44..] == b"padded", "{answer:?}");
     Ok(())
 }
 
-/// Nothing but hellos and the probes of those who were welcomed is answered, and no answer is
-/// longer.
+/// Packets omitted by `--max-rate` of the far end are counted there, and not as path loss.
 fn packets_omitted_by_a_limit_are_no_path_loss() -> Result<()> {
-    let path = Path::new(false)?;
-    let at = path.via(9_700);
+    let path = PathTestbed::new(false)?;
+    let at = path.address_at(9_700);
     let mut command = path.lab.server().command(binary()?);
     command.args(["path", "serve", "--max-rate", "500", "--listen", &at.to_string()]);
     let mut far = RunningProgram::start(&mut command)?;
     far.await_ready(TIMEOUT, || is_listening(path.lab.server(), at.port()))?;
-    let result =
-        path.measured(at, &["-r", "2k", "-n", "2000", "--flows", "2", "--warm-up", "0"])?;
-    let row = only(&result)?;
-    let (forward, losses) = row.forward.zip(row.loss_locations()).context("nothing is told")?;
+    let result = path.measure(at, &["-r", "2k", "-n", "2000", "--flows", "2", "--warm-up", "0"])?;
+    let row = only_row(&result)?;
+    let (forward, losses) = row.forward.zip(row.loss_locations()).context("no loss locations")?;
     ensure!(losses.far_limit > 500 && losses.far_limit == forward.lost, "{forward:?} {losses:?}");
     ensure!((losses.far_socket, losses.path_forward) == (0, 0), "{losses:?}");
     let finding = result.findings.iter().find(|finding| finding.code == FindingCode::PathLoss);
@@ -377,9 +378,10 @@ fn packets_omitted_by_a_limit_are_no_path_loss() -> Result<()> {
     Ok(())
 }
 
-/// A far end that is stopped for a while, shorter than silence that ends a row.
+/// Packets dropped at the socket of a far end that is stopped for less than the timeout are counted
+/// there, and not as path loss.
 fn drops_of_a_full_socket_are_no_path_loss() -> Result<()> {
-    let path = Path::new(false)?;
+    let path = PathTestbed::new(false)?;
     let pid = path.far.pid();
     let stopping = thread::spawn(move || -> Result<()> {
         thread::sleep(Duration::from_millis(1_500));
@@ -388,18 +390,19 @@ fn drops_of_a_full_socket_are_no_path_loss() -> Result<()> {
         signal_to(pid, "CONT")
     });
     let options = ["-s", "1472", "-r", "20k", "-n", "60000", "--warm-up", "0", "--timeout", "3s"];
-    let measured = path.measured(path.at, &options);
-    stopping.join().ok().context("the thread died")??;
+    let measured = path.measure(path.at, &options);
+    stopping.join().ok().context("the thread panicked")??;
     let result = measured?;
-    let row = only(&result)?;
-    let (forward, losses) = row.forward.zip(row.loss_locations()).context("nothing is told")?;
+    let row = only_row(&result)?;
+    let (forward, losses) = row.forward.zip(row.loss_locations()).context("no loss locations")?;
     ensure!(forward.lost > 100 && losses.far_socket == forward.lost, "{forward:?} {losses:?}");
     ensure!((losses.far_limit, losses.path_forward) == (0, 0), "{losses:?}");
     Ok(())
 }
 
+/// Only hellos and the probes of accepted sessions have a reply, which is no longer than they are.
 fn unknown_senders_get_no_reply() -> Result<()> {
-    let path = Path::new(false)?;
+    let path = PathTestbed::new(false)?;
     let at = path.at;
     path.lab.client().run(move || -> Result<()> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -431,7 +434,7 @@ fn unknown_senders_get_no_reply() -> Result<()> {
             ensure!(answer(noise, wait)?.is_none(), "{noise:?}");
         }
         let hello = Header::new(PathDatagramKind::Hello, 0, 5);
-        ensure!(answer(&written(hello, HEADER_LEN), wait)?.is_none(), "a short hello");
+        ensure!(answer(&written(hello, HEADER_LEN), wait)?.is_none(), "reply to a short hello");
         let welcome = answer(&written(hello, HELLO_LEN), TIMEOUT)?.context("no welcome")?;
         ensure!(welcome.len() == HELLO_LEN, "{} bytes", welcome.len());
         let session =
@@ -446,22 +449,22 @@ fn unknown_senders_get_no_reply() -> Result<()> {
             short::ShortProbe { warm_up: false, sequence: 1, session }.emit(&mut probe);
             let echo = answer(&probe, TIMEOUT)?.context("no echo")?;
             ensure!(echo.len() == len, "{} of {len} bytes", echo.len());
-            ensure!(answer(&echo, wait)?.is_none(), "an echo was answered");
+            ensure!(answer(&echo, wait)?.is_none(), "reply to an echo");
             short::ShortProbe { warm_up: false, sequence: 1, session: !session }.emit(&mut probe);
-            ensure!(answer(&probe, wait)?.is_none(), "another's session was taken");
+            ensure!(answer(&probe, wait)?.is_none(), "reply to an unknown session");
         }
-        // Another port has another session.
+        // A session is bound to its port.
         let other = UdpSocket::bind("0.0.0.0:0")?;
         other.set_read_timeout(Some(wait))?;
         other.send_to(&written(Header::new(PathDatagramKind::Probe, session, 1), 100), at)?;
-        ensure!(other.recv(&mut [0; 100]).is_err(), "another's session was taken");
+        ensure!(other.recv(&mut [0; 100]).is_err(), "reply to another port");
         Ok(())
     })?
 }
 
 fn impossible_requests_are_reported() -> Result<()> {
-    let path = Path::new(false)?;
-    let closed = path.via(9_999);
+    let path = PathTestbed::new(false)?;
+    let closed = path.address_at(9_999);
     for (to, arguments, status, expected) in [
         (path.at, &["--sizes", "65508"][..], 2, "from 16 to 65507"),
         (path.at, &["--sizes", "64,15"], 2, "from 16 to 65507"),
@@ -475,7 +478,7 @@ fn impossible_requests_are_reported() -> Result<()> {
         (path.at, &["--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
         (path.at, &["--fail-if", "speed>1"], 2, "loss>1%"),
         (closed, &[], 3, "no program listens"),
-        (path.via(STAMP_PORT), &[], 3, "as a far end of this kind"),
+        (path.address_at(STAMP_PORT), &[], 3, "as a far end of this kind"),
     ] {
         let output = path.output(to, arguments)?;
         let stderr = String::from_utf8(output.stderr).context("no text")?;

@@ -1,6 +1,6 @@
-//! A hop on a path whose faults are known: it hands datagrams on between a near and a far end, and
-//! delays, loses, copies and swaps those whose numbers it was told. It is a UDP relay of the test's
-//! own, since the kernel of a test machine may have no way to impair a link.
+//! Forwarder with known faults: it relays datagrams between a near and a far end, and delays,
+//! drops, duplicates and swaps those with certain sequence numbers. It is a program of the tests,
+//! since the kernel of a test machine may be unable to impair a link.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, UdpSocket};
@@ -13,24 +13,24 @@ use anyhow::{Context, Result};
 use horolog_lab::LabHost;
 use horolog_wire::path_probe::{Header, PathDatagramKind, short};
 
-/// Between two looks at the sockets.
+/// Interval between polls of the sockets.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// What is done to datagrams of one direction, by their numbers: those that leave this remainder
-/// when they are divided by that.
+/// Faults of the datagrams of one direction: each applies to sequence numbers with this remainder
+/// (second value) of a division by a divisor (first value).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) delay: Duration,
     pub(crate) lost: Option<(u32, u32)>,
-    pub(crate) copied: Option<(u32, u32)>,
+    pub(crate) duplicated: Option<(u32, u32)>,
     pub(crate) swapped: Option<(u32, u32)>,
 }
 
-pub(crate) fn is_hit(sequence: u32, fault: Option<(u32, u32)>) -> bool {
+pub(crate) fn is_affected(sequence: u32, fault: Option<(u32, u32)>) -> bool {
     fault.is_some_and(|(divisor, rest)| sequence % divisor == rest)
 }
 
-/// The number of a probe or an echo.
+/// Returns the sequence number of a probe or an echo.
 fn sequence(bytes: &[u8]) -> Option<u32> {
     if let Ok(probe) = short::ShortProbe::parse(bytes) {
         return Some(probe.sequence);
@@ -43,7 +43,7 @@ fn sequence(bytes: &[u8]) -> Option<u32> {
         .then_some(header.sequence)
 }
 
-/// One direction: what waits until it is due, and what waits to be overtaken.
+/// One direction, with datagrams that are not due yet and one that is to be overtaken.
 struct Direction {
     faults: Faults,
     queue: VecDeque<(Instant, Vec<u8>, SocketAddr)>,
@@ -51,10 +51,10 @@ struct Direction {
 }
 
 impl Direction {
-    fn take(&mut self, bytes: Vec<u8>, whom: SocketAddr) {
+    fn receive(&mut self, bytes: Vec<u8>, whom: SocketAddr) {
         let due = Instant::now() + self.faults.delay;
         let measured = sequence(&bytes);
-        let hit = |fault| measured.is_some_and(|sequence| is_hit(sequence, fault));
+        let hit = |fault| measured.is_some_and(|sequence| is_affected(sequence, fault));
         if hit(self.faults.lost) {
             return;
         }
@@ -62,7 +62,7 @@ impl Direction {
             self.held = Some((bytes, whom));
             return;
         }
-        if hit(self.faults.copied) {
+        if hit(self.faults.duplicated) {
             self.queue.push_back((due, bytes.clone(), whom));
         }
         self.queue.push_back((due, bytes, whom));
@@ -71,20 +71,20 @@ impl Direction {
         }
     }
 
-    fn due(&mut self) -> Option<(Vec<u8>, SocketAddr)> {
+    fn next_due(&mut self) -> Option<(Vec<u8>, SocketAddr)> {
         let is_due = self.queue.front().is_some_and(|(due, ..)| *due <= Instant::now());
         if is_due { self.queue.pop_front().map(|(_, bytes, whom)| (bytes, whom)) } else { None }
     }
 }
 
-/// The hop; it goes with its value.
+/// Running forwarder, which stops when dropped.
 pub(crate) struct Forwarder {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Forwarder {
-    /// Hands on between `at` and `far`, in this host.
+    /// Starts to forward between `at` and `far`, on this host.
     pub(crate) fn start(
         host: &LabHost,
         at: SocketAddr,
@@ -95,7 +95,7 @@ impl Forwarder {
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&stop);
         let thread = host.run(move || -> Result<_> {
-            let near = UdpSocket::bind(at).context("cannot bind the hop")?;
+            let near = UdpSocket::bind(at).context("cannot bind the forwarder")?;
             near.set_nonblocking(true)?;
             Ok(thread::spawn(move || forward(&near, far, [there, back], &ending)))
         })??;
@@ -119,30 +119,30 @@ fn forward(near: &UdpSocket, far: SocketAddr, faults: [Faults; 2], stop: &Atomic
     let mut buffer = vec![0; 65_536];
     while !stop.load(Ordering::Relaxed) {
         while let Ok((len, whom)) = near.recv_from(&mut buffer) {
-            there.take(buffer[..len].to_vec(), whom);
+            there.receive(buffer[..len].to_vec(), whom);
         }
         for (whom, socket) in &upstream {
             while let Ok(len) = socket.recv(&mut buffer) {
-                back.take(buffer[..len].to_vec(), *whom);
+                back.receive(buffer[..len].to_vec(), *whom);
             }
         }
-        while let Some((bytes, whom)) = there.due() {
-            let socket = upstream.entry(whom).or_insert_with(|| connected(far));
+        while let Some((bytes, whom)) = there.next_due() {
+            let socket = upstream.entry(whom).or_insert_with(|| connect(far));
             let _ = socket.send(&bytes);
         }
-        while let Some((bytes, whom)) = back.due() {
+        while let Some((bytes, whom)) = back.next_due() {
             let _ = near.send_to(&bytes, whom);
         }
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Threads that a host's thread starts are in that host.
-#[expect(clippy::expect_used, reason = "a hop without sockets is a failed test")]
-fn connected(far: SocketAddr) -> UdpSocket {
+/// Returns a socket connected to the far end, on the host of the thread that started this one.
+#[expect(clippy::expect_used, reason = "a forwarder without sockets is a failed test")]
+fn connect(far: SocketAddr) -> UdpSocket {
     let any: SocketAddr = if far.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
     let socket = UdpSocket::bind(any).expect("a socket");
-    socket.connect(far).expect("a way to the far end");
-    socket.set_nonblocking(true).expect("a socket that does not block");
+    socket.connect(far).expect("a route to the far end");
+    socket.set_nonblocking(true).expect("a non-blocking socket");
     socket
 }

@@ -1,26 +1,25 @@
-//! Scenarios of `horolog path udp` with datagrams shorter than a whole header of its own format.
+//! Scenarios of `horolog path udp` with datagrams shorter than a full probe header.
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 
-use crate::path_udp::Path;
+use crate::path_udp::PathTestbed;
 use crate::{ROOT_AND_IPV6, path_udp_short, scenarios};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT_AND_IPV6, path_udp_short: short_datagrams_yield_every_statistic))
 }
 
-/// As short as messages of market data, in both families, both ways of sending and with all that
-/// may be asked of them.
+/// Datagrams as short as market data messages yield every statistic, over IPv4 and IPv6, at a fixed
+/// rate and in ping-pong, with all options.
 fn short_datagrams_yield_every_statistic() -> Result<()> {
     for ipv6 in [false, true] {
-        let path = Path::new(ipv6)?;
+        let path = PathTestbed::new(ipv6)?;
         for more in
             [&["-r", "1k", "--timestamps"][..], &["--dscp", "ef", "-R", "2", "--flows", "2"]]
         {
             let options = ["-s", "16,17,32,47,48", "-n", "100", "--load-destination", "unicast"];
-            let result = path.measured(path.at, &[&options[..], more].concat())?;
+            let result = path.measure(path.at, &[&options[..], more].concat())?;
             let lengths: Vec<_> = result.rows.iter().map(|row| row.length).collect();
             ensure!(lengths == [16, 17, 32, 47, 48], "{lengths:?}");
             for row in &result.rows {

@@ -1,5 +1,5 @@
-//! Programs that scenarios run in private hosts: the server under test, and what it takes to start,
-//! watch, signal and end it. Each dies with the thread that started it.
+//! Programs that scenarios run on lab hosts: the server under test, and functions to start,
+//! observe, signal and end it. Each ends with the thread that started it.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -17,25 +17,24 @@ use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Long enough for a program to start, to answer or to end on a busy machine.
+/// Timeout of the start, a reply or the end of a program on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const NTP_PORT: u16 = 123;
 
-/// Engines of the server that answer.
+/// Engine of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Engine {
-    /// Sockets alone.
+    /// Sockets only.
     Socket,
-    /// XDP, and sockets for the rest.
+    /// XDP, and sockets for packets that it passes.
     Xdp,
 }
 
 impl Engine {
-    /// Both of them.
     pub(crate) const ALL: [Self; 2] = [Self::Socket, Self::Xdp];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Socket => "socket",
@@ -44,7 +43,7 @@ impl Engine {
     }
 }
 
-/// The `horolog` binary: `HOROLOG_BIN`, or the one that was built beside this program.
+/// Returns the path of `horolog`: `HOROLOG_BIN`, or the binary built beside this program.
 pub(crate) fn binary() -> Result<PathBuf> {
     if let Some(path) = env::var_os("HOROLOG_BIN") {
         return Ok(path.into());
@@ -52,13 +51,13 @@ pub(crate) fn binary() -> Result<PathBuf> {
     let path = env::current_exe()?.with_file_name("horolog");
     ensure!(
         path.is_file(),
-        "{} is not there; build it with cargo build --release -p horolog-cli",
+        "{} not found; build it with cargo build --release -p horolog-cli",
         path.display()
     );
     Ok(path)
 }
 
-/// Where the lab's server answers.
+/// Returns the address on which the lab's server listens.
 pub(crate) fn server_address(lab: &Lab, ipv6: bool) -> Result<SocketAddr> {
     let port = lab.server().first_interface();
     Ok(if ipv6 {
@@ -68,23 +67,24 @@ pub(crate) fn server_address(lab: &Lab, ipv6: bool) -> Result<SocketAddr> {
     })
 }
 
-/// Sends a signal, by its name without SIG, to a child that has not been waited for.
+/// Sends a signal, by its name without SIG, to a child process that has not been reaped.
 pub(crate) fn signal(child: &Child, name: &str) -> Result<()> {
     signal_to(child.id(), name)
 }
 
-/// The same to such a child's process identifier.
+/// Sends a signal, by its name without SIG, to a child process, by identifier, that has not been
+/// reaped.
 pub(crate) fn signal_to(pid: u32, name: &str) -> Result<()> {
-    // The shell has a kill of its own, so that no package has to provide one.
+    // `kill` is a builtin of the shell, so that no package has to provide it.
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status()?;
     ensure!(status.success(), "kill -{name} failed");
     Ok(())
 }
 
-/// Runs a program to its end and returns what it said; one that does not end is killed and an
-/// error.
+/// Runs a program to its end and returns its output; at the timeout, the program is killed and an
+/// error returned.
 pub(crate) fn run_to_end(command: &mut Command, timeout: Duration) -> Result<Output> {
-    let mut child = Killed::spawn(command)?;
+    let mut child = KilledOnDrop::spawn(command)?;
     let ended = child.wait(timeout)?;
     let [stdout, stderr] = child.outputs()?;
     let status = ended.with_context(|| {
@@ -93,7 +93,7 @@ pub(crate) fn run_to_end(command: &mut Command, timeout: Duration) -> Result<Out
     Ok(Output { status, stdout, stderr })
 }
 
-/// A program that says more than a pipe has room for is read to the end.
+/// Output longer than the buffer of a pipe is read to the end.
 pub(crate) fn a_long_output_is_read() -> Result<()> {
     const BYTES: usize = 1 << 20;
     let mut command = Command::new("head");
@@ -103,14 +103,14 @@ pub(crate) fn a_long_output_is_read() -> Result<()> {
     Ok(())
 }
 
-/// A child that is killed and reaped whatever happens. What it says is taken as it comes, so that
-/// it never waits for room in a pipe.
-struct Killed {
+/// Child process that is killed and reaped when dropped. Threads read its output, so that it never
+/// blocks on a full pipe.
+struct KilledOnDrop {
     child: Child,
     pipes: [Option<JoinHandle<io::Result<Vec<u8>>>>; 2],
 }
 
-fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>> {
+fn spawn_reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>> {
     thread::spawn(move || {
         let mut outputs = Vec::new();
         pipe.read_to_end(&mut outputs)?;
@@ -118,15 +118,15 @@ fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>
     })
 }
 
-impl Killed {
+impl KilledOnDrop {
     fn spawn(command: &mut Command) -> Result<Self> {
         let pipes = die_with_parent(command).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = pipes.stderr(Stdio::piped()).spawn()?;
-        let pipes = [child.stdout.take().map(drain), child.stderr.take().map(drain)];
+        let pipes = [child.stdout.take().map(spawn_reader), child.stderr.take().map(spawn_reader)];
         Ok(Self { child, pipes })
     }
 
-    /// Waits for the end, but not for ever.
+    /// Waits for the end; returns `None` at the timeout.
     fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
         let started = Instant::now();
         loop {
@@ -140,9 +140,9 @@ impl Killed {
         }
     }
 
-    /// Ends the program and returns what it said on its standard output and error.
+    /// Ends the program and returns its standard output and standard error.
     fn outputs(&mut self) -> Result<[Vec<u8>; 2]> {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.child.kill();
         self.child.wait()?;
         let mut outputs = [Vec::new(), Vec::new()];
@@ -155,35 +155,35 @@ impl Killed {
     }
 }
 
-impl Drop for Killed {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How a server ended.
-pub(crate) struct Ended {
-    /// Its exit status.
+/// Outcome of a server that has ended.
+pub(crate) struct EndedServer {
+    /// Exit status.
     pub(crate) status: ExitStatus,
-    /// What it printed.
+    /// Standard output.
     pub(crate) stdout: String,
-    /// What it said on stderr.
+    /// Standard error.
     pub(crate) stderr: String,
-    /// How long it took from the signal.
+    /// Time from the signal to the end.
     pub(crate) took: Duration,
 }
 
-/// A running `horolog serve`.
+/// Running `horolog serve`.
 pub(crate) struct Server {
-    child: Killed,
+    child: KilledOnDrop,
     socket: PathBuf,
-    /// Holds the socket, unless that is elsewhere.
+    /// Directory of the status socket, unless that is elsewhere.
     _directory: TempDir,
 }
 
 impl Server {
-    /// Starts a server that trusts its clock, at these addresses, and waits until it answers.
+    /// Starts a server with `--local` on these addresses, and waits until it is ready.
     pub(crate) fn start(
         host: &LabHost,
         engine: Engine,
@@ -191,11 +191,11 @@ impl Server {
         arguments: &[&str],
     ) -> Result<Self> {
         let local = ["--local"].iter().chain(arguments).copied().collect::<Vec<_>>();
-        Self::start_as(host, engine, listen, &local)
+        Self::start_without_local(host, engine, listen, &local)
     }
 
-    /// The same with nothing but these arguments.
-    pub(crate) fn start_as(
+    /// Starts a server with these arguments only.
+    pub(crate) fn start_without_local(
         host: &LabHost,
         engine: Engine,
         listen: &[SocketAddr],
@@ -212,7 +212,7 @@ impl Server {
         )
     }
 
-    /// A server that trusts its clock, with its status socket here.
+    /// Starts a server with `--local` and this status socket.
     pub(crate) fn start_at(
         host: &LabHost,
         engine: Engine,
@@ -225,15 +225,15 @@ impl Server {
         Self::start_with(host.command(binary()?), engine.name(), listen, status_socket, &local)
     }
 
-    /// A server that trusts its clock, with the better engine of those that work.
-    pub(crate) fn start_choosing(host: &LabHost, listen: &[SocketAddr]) -> Result<Self> {
+    /// Starts a server with `--local` and the faster of the engines that work.
+    pub(crate) fn start_auto(host: &LabHost, listen: &[SocketAddr]) -> Result<Self> {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
         let status_socket = (directory, socket);
         Self::start_with(host.command(binary()?), "auto", listen, status_socket, &["--local"])
     }
 
-    /// A server that trusts its clock, of another build of the program.
+    /// Starts a server with `--local` from another build of the program.
     pub(crate) fn start_build(
         host: &LabHost,
         program: &Path,
@@ -246,8 +246,8 @@ impl Server {
         Self::start_with(host.command(program), engine.name(), listen, status_socket, &["--local"])
     }
 
-    /// A server that another program runs, which is told so by `command`.
-    pub(crate) fn start_by(
+    /// Starts a server by a command that runs its arguments as a program.
+    pub(crate) fn start_through(
         mut command: Command,
         engine: Engine,
         listen: &[SocketAddr],
@@ -271,7 +271,7 @@ impl Server {
         for address in listen {
             command.args(["--listen", &address.to_string()]);
         }
-        let child = Killed::spawn(&mut command)?;
+        let child = KilledOnDrop::spawn(&mut command)?;
         let mut server = Self { child, socket, _directory: directory };
         server.wait_until_ready()?;
         Ok(server)
@@ -284,59 +284,60 @@ impl Server {
                 let [_, stderr] = self.child.outputs()?;
                 bail!("the server did not start: {status}; {}", String::from_utf8_lossy(&stderr));
             }
-            ensure!(started.elapsed() < TIMEOUT, "the server does not answer");
+            ensure!(started.elapsed() < TIMEOUT, "the server is not ready after {TIMEOUT:?}");
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// What `horolog status` prints.
+    /// Returns the output of `horolog status`.
     pub(crate) fn status(&self) -> Result<Value> {
         let mut command = Command::new(binary()?);
         command.args(["status", "--status-socket"]).arg(&self.socket);
         let output = run_to_end(&mut command, TIMEOUT)?;
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "horolog status: {}", complaint.trim());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "horolog status: {}", stderr.trim());
         serde_json::from_slice(&output.stdout).context("horolog status prints no JSON")
     }
 
-    /// How much of the machine's memory it holds, in bytes.
+    /// Returns the resident memory of the server, in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         resident_bytes(self.child.child.id())
     }
 
-    /// Its status socket.
+    /// Returns the path of the status socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Sends it a signal.
+    /// Sends the server a signal, by its name without SIG.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
         signal(&self.child.child, name)
     }
 
-    /// Sends it a signal that ends it, and waits for that.
-    pub(crate) fn end(mut self, name: &str) -> Result<Ended> {
+    /// Sends the server a signal that ends it, and waits for the end.
+    pub(crate) fn end(mut self, name: &str) -> Result<EndedServer> {
         let started = Instant::now();
         self.signal(name)?;
         let status = self.child.wait(TIMEOUT)?;
         let took = started.elapsed();
         let [stdout, stderr] = self.child.outputs()?;
         let (stdout, stderr) = (String::from_utf8(stdout)?, String::from_utf8(stderr)?);
-        let status = status.with_context(|| format!("SIG{name} did not end it: {stderr}"))?;
-        Ok(Ended { status, stdout, stderr, took })
+        let status =
+            status.with_context(|| format!("SIG{name} did not end the server: {stderr}"))?;
+        Ok(EndedServer { status, stdout, stderr, took })
     }
 }
 
-/// Whether a process has not ended. One that nobody has waited for is a zombie
-/// (`proc_pid_stat(5)`), but so is the first thread of one whose others have not ended yet.
+/// Returns true if a process has not ended. One that has ended but is not reaped is a zombie
+/// (`proc_pid_stat(5)`), but so is the first thread of a process that others keep running.
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z') || threads > 1)
 }
 
-/// How much of the machine's memory a process holds, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -344,7 +345,7 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(kib.parse::<u64>()? * 1024)
 }
 
-/// Writes a file that other users cannot read, as one of secrets has to be.
+/// Writes a file that other users cannot read, as required of secrets.
 pub(crate) fn write_secret(path: &Path, text: &str) -> Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.create(true).write(true).truncate(true).mode(0o600).open(path)?;

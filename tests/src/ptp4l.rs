@@ -1,5 +1,5 @@
-//! linuxptp's ptp4l as a PTP master of scenarios. It takes software timestamps, so it needs no PTP
-//! clock, and it never touches this machine's: it runs free, and without the right to set a clock.
+//! linuxptp's ptp4l as a PTP master of scenarios. It takes software timestamps, so that it needs no
+//! PHC. It runs free and without `CAP_SYS_TIME`, so that it cannot control the host's clock.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use crate::process::run_to_end;
 
-/// Long enough to become master, which takes half a second.
+/// Timeout of becoming master, which takes half a second.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What all masters have. Announce messages come four times a second, so that it becomes master
-/// soon; its own Syncs next to never, so that they do not mix with those that are asked for.
+/// Configuration of all masters. Frequent Announce messages make ptp4l master soon; its own Sync
+/// messages are rare, so that they do not mix with requested ones.
 const COMMON: &str = "\
 free_running 1
 time_stamping software
@@ -32,7 +32,7 @@ logSyncInterval 7
 use_syslog 0
 ";
 
-/// Over what messages go.
+/// Network transport of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
     Ipv4,
@@ -41,7 +41,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Its name in linuxptp's configuration.
+    /// Returns the name in linuxptp's configuration.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ipv4 => "UDPv4",
@@ -51,7 +51,7 @@ impl Transport {
     }
 }
 
-/// A master that answers everybody.
+/// Master that answers every client.
 pub(crate) struct Ptp4l {
     process: RunningProgram,
     directory: TempDir,
@@ -59,7 +59,7 @@ pub(crate) struct Ptp4l {
 }
 
 impl Ptp4l {
-    /// Starts it in a domain, and waits until it is master.
+    /// Starts ptp4l in a domain, and waits until it is master.
     pub(crate) fn start(host: &LabHost, transport: Transport, domain: u8) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("ptp4l.conf");
@@ -88,7 +88,7 @@ impl Ptp4l {
         Ok(())
     }
 
-    /// Messages that it received and sent, by the names that pmc has for them.
+    /// Returns the counts of received and sent messages, by pmc's names.
     pub(crate) fn counts(&self) -> Result<BTreeMap<String, u64>> {
         let response = query(&self.directory, self.domain, "PORT_STATS_NP")?;
         let counts: BTreeMap<_, _> = response
@@ -104,8 +104,8 @@ impl Ptp4l {
     }
 }
 
-/// What `after` has more of than `before`.
-pub(crate) fn gained(
+/// Returns the increase of a count from `before` to `after`.
+pub(crate) fn count_increase(
     before: &BTreeMap<String, u64>,
     after: &BTreeMap<String, u64>,
     name: &str,
@@ -114,7 +114,7 @@ pub(crate) fn gained(
     Ok(of(after)? - of(before)?)
 }
 
-/// What pmc prints. It talks over sockets in the directory, so it may run in any host.
+/// Returns the output of pmc, which uses sockets in the directory and so may run on any host.
 fn query(directory: &TempDir, domain: u8, what: &str) -> Result<String> {
     let socket = |name| directory.path().join(name);
     let mut command = Command::new("pmc");

@@ -1,5 +1,5 @@
-//! A PTP master that answers as a rule says, in a thread of its own: one that limits its clients by
-//! their addresses, or one that answers more than ptp4l can.
+//! PTP master that answers by a rule, in its own thread: it limits its clients by their addresses,
+//! or answers more requests than ptp4l can.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, UdpSocket};
@@ -12,23 +12,23 @@ use anyhow::Result;
 use horolog_lab::Lab;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
-use crate::ptp_messages::{From, PtpRequest};
+use crate::ptp_messages::{PtpRequest, SourceSocket};
 
-/// How long it waits where nobody asks.
+/// Pause while no request arrives.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Whether a request is answered: that of which client, in the order in which they came, and the
-/// how many-th of this client's.
+/// Rule that returns true for requests to answer: by the index of the client, in the order of first
+/// requests, and the number of this client's requests.
 pub(crate) type Rule = fn(client: usize, requests: u32) -> bool;
 
-/// A master that answers.
+/// Running master, which stops when dropped.
 pub(crate) struct Master {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Master {
-    /// Starts it at an address of the server's host.
+    /// Starts a master on an address of the server's host.
     pub(crate) fn start(lab: &Lab, at: IpAddr, rule: Rule) -> Result<Self> {
         let bind = || [EVENT_PORT, GENERAL_PORT].map(|port| UdpSocket::bind((at, port)));
         let [event, general] = lab.server().run(bind)?;
@@ -59,16 +59,16 @@ fn serve([event, general]: &[UdpSocket; 2], rule: Rule, stop: &AtomicBool) {
             thread::sleep(PAUSE);
             continue;
         };
-        let Some(request) = PtpRequest::read(&buffer[..length], from) else { continue };
+        let Some(request) = PtpRequest::parse(&buffer[..length], from) else { continue };
         let before = known.len();
         let (client, requests) = known.entry(from.ip()).or_insert((before, 0));
         *requests += 1;
         if !rule(*client, *requests) {
             continue;
         }
-        for answer in request.right() {
-            let socket = if answer.from == From::Event { event } else { general };
-            // A client that is gone is nobody's fault.
+        for answer in request.correct_response() {
+            let socket = if answer.from == SourceSocket::Event { event } else { general };
+            // The client may have ended.
             let _ = socket.send_to(&answer.payload, answer.to);
         }
     }

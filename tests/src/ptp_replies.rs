@@ -1,6 +1,5 @@
-//! Responses of a PTP master for both verifiers of the generator: correct ones in every order,
-//! and ones with each fault that one can have. A request comes as it would be sent; what is made of
-//! it here is bytes.
+//! Responses of a PTP master for both verifiers of the generator: correct ones in every order, and
+//! ones with each possible fault. A request is given as sent, and a response is bytes.
 
 use horolog_load::token::RequestId;
 use horolog_record::InvalidReplyReason;
@@ -13,133 +12,136 @@ use horolog_wire::ptp::{
     PtpTimestamp, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
 };
 
-use crate::generator::World;
+use crate::generator::GeneratorRun;
 use crate::random::Random;
 
-/// The port of the master that answers.
+/// Port identity of the master.
 const MASTER: PortIdentity = PortIdentity { clock: 0x0200_00ff_fe00_0001, port: 1 };
 
-/// Where in a message its parts stand that are made wrong, in bytes.
+/// Offsets of the fields of a message that faults change, in bytes.
 const DOMAIN_OFFSET: usize = 4;
 const MINOR_SDO_OFFSET: usize = 5;
 const FLAGS_OFFSET: usize = 6;
 const NANOSECONDS_OFFSET: usize = TIMESTAMP_MESSAGE_LEN - 4;
 
-/// A request, as the master sees it.
+/// Request as received by the master.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PtpRequest {
     pub(crate) client: u32,
-    pub(crate) question: RequestId,
-    /// Who asks: the token's bits and the lane's number.
+    pub(crate) request_id: RequestId,
+    /// Requesting port: the bits of the token, and the number of the lane.
     pub(crate) requesting: PortIdentity,
 }
 
-/// One of the messages that answer it.
+/// Message of a response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PtpResponse {
-    /// Both ends' UDP port.
+    /// UDP port of both ends.
     pub(crate) port: u16,
-    /// The client whose address it goes to.
+    /// Client to whose address the message is sent.
     pub(crate) client: u32,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Which message.
+/// Kind of a message of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub(crate) enum ResponseKind {
     Delay,
-    /// With a follow-up.
+    /// Two-step Sync.
     Sync,
     FollowUp,
-    /// A Sync that tells its own time.
+    /// Sync with its own timestamp.
     OneStep,
 }
 
-/// A master that answers.
+/// Master that makes random responses.
 pub(crate) struct Master<'a> {
-    pub(crate) world: &'a World,
+    pub(crate) world: &'a GeneratorRun,
     pub(crate) random: &'a mut Random,
 }
 
 impl Master<'_> {
-    /// The only answer to a request for the delay.
+    /// Returns the only message of a response to a delay request.
     pub(crate) fn delay(&mut self, request: &PtpRequest) -> PtpResponse {
-        let times = self.times();
-        self.answer(request, Part::Delay, times)
+        let times = self.timestamps();
+        self.response(request, ResponseKind::Delay, times)
     }
 
-    /// All answers of NetSync Monitor, in any order.
-    pub(crate) fn all(&mut self, request: &PtpRequest) -> Vec<PtpResponse> {
+    /// Returns all messages of a NetSync Monitor response, in random order.
+    pub(crate) fn monitor_response(&mut self, request: &PtpRequest) -> Vec<PtpResponse> {
         let one_step = self.random.pick(&[true, false]);
-        let parts: &[Part] = if one_step {
-            &[Part::Delay, Part::OneStep]
+        let parts: &[ResponseKind] = if one_step {
+            &[ResponseKind::Delay, ResponseKind::OneStep]
         } else {
-            &[Part::Delay, Part::Sync, Part::FollowUp]
+            &[ResponseKind::Delay, ResponseKind::Sync, ResponseKind::FollowUp]
         };
-        let times = self.times();
+        let times = self.timestamps();
         let mut answers: Vec<_> =
-            parts.iter().map(|&part| self.answer(request, part, times)).collect();
+            parts.iter().map(|&part| self.response(request, part, times)).collect();
         for at in (1..answers.len()).rev() {
             answers.swap(at, self.random.within(0..=at as u64) as usize);
         }
         answers
     }
 
-    /// When a request came and when its Sync left.
-    pub(crate) fn times(&mut self) -> (PtpTimestamp, PtpTimestamp) {
+    /// Returns timestamps of a received request and its sent Sync.
+    pub(crate) fn timestamps(&mut self) -> (PtpTimestamp, PtpTimestamp) {
         let seconds = self.random.within(1..=4_000_000_000);
         let receive = PtpTimestamp::new(seconds, self.random.within(0..=999_999_999) as u32);
-        // Short times as often as long ones, up to 4 s.
+        // Intervals of all magnitudes up to 4 s are equally frequent.
         let bits = self.random.within(0..=32);
         let ns = u64::from(receive.nanoseconds()) + (self.random.next() & ((1 << bits) - 1));
         let transmit = PtpTimestamp::new(seconds + ns / 1_000_000_000, (ns % 1_000_000_000) as u32);
         (receive, transmit)
     }
 
-    /// One message, of a request that came and whose Sync left then.
-    pub(crate) fn answer(
+    /// Returns one message of a response with these receive and transmit timestamps.
+    pub(crate) fn response(
         &mut self,
         request: &PtpRequest,
-        part: Part,
+        part: ResponseKind,
         (receive, transmit): (PtpTimestamp, PtpTimestamp),
     ) -> PtpResponse {
-        let plan = self.world.ptp.unwrap_or_else(|| unreachable!("a world of PTP"));
+        let plan = self.world.ptp.unwrap_or_else(|| unreachable!("no PTP plan"));
         let body = match part {
-            Part::Delay => PtpMessageBody::DelayResp { receive, requesting: request.requesting },
-            Part::Sync => PtpMessageBody::Sync(PtpTimestamp::ZERO),
-            Part::FollowUp => PtpMessageBody::FollowUp(transmit),
-            Part::OneStep => PtpMessageBody::Sync(transmit),
+            ResponseKind::Delay => {
+                PtpMessageBody::DelayResp { receive, requesting: request.requesting }
+            }
+            ResponseKind::Sync => PtpMessageBody::Sync(PtpTimestamp::ZERO),
+            ResponseKind::FollowUp => PtpMessageBody::FollowUp(transmit),
+            ResponseKind::OneStep => PtpMessageBody::Sync(transmit),
         };
         let unicast = if plan.multicast { PtpFlags::default() } else { PtpFlags::UNICAST };
-        let flags = if part == Part::Sync { unicast.union(PtpFlags::TWO_STEP) } else { unicast };
+        let flags =
+            if part == ResponseKind::Sync { unicast.union(PtpFlags::TWO_STEP) } else { unicast };
         let header = Header {
             minor_version: plan.minor_version,
             domain: plan.domain,
             flags,
             source: MASTER,
-            sequence_id: request.question.sequence as u16,
+            sequence_id: request.request_id.sequence as u16,
             ..Header::default()
         };
         let address = self.random.bytes(if self.world.target.is_ipv4() { 4 } else { 16 });
         let mut suffix = Vec::new();
-        if part == Part::Delay && plan.kind == horolog_load::ptp::PtpRequestKind::Nsm {
-            suffix = monitor(self.random, &address);
+        if part == ResponseKind::Delay && plan.kind == horolog_load::ptp::PtpRequestKind::Nsm {
+            suffix = monitor_suffix(self.random, &address);
         }
         let message = Message { header, body, suffix: &suffix };
         let mut bytes = vec![0; message.len()];
         message.emit(&mut bytes);
-        // Over IPv6 there may be two bytes behind it.
+        // Over IPv6, two bytes may follow the message.
         if !self.world.target.is_ipv4() && self.random.pick(&[true, false]) {
             bytes.extend([0, 0]);
         }
-        let is_event = matches!(part, Part::Sync | Part::OneStep);
+        let is_event = matches!(part, ResponseKind::Sync | ResponseKind::OneStep);
         let port = if is_event { EVENT_PORT } else { GENERAL_PORT };
         PtpResponse { port, client: request.client, bytes }
     }
 }
 
-/// NetSync Monitor's extension, now and then behind another one.
-fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
+/// Returns the NetSync Monitor TLV, sometimes after other TLVs.
+fn monitor_suffix(random: &mut Random, address: &[u8]) -> Vec<u8> {
     let traceable = PtpFlags::TIME_TRACEABLE.union(PtpFlags::FREQUENCY_TRACEABLE).0 as u8;
     let response = NetSyncMonitorResponse {
         port_state: random.next() as u8,
@@ -165,11 +167,11 @@ fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
     suffix
 }
 
-/// Makes one byte or more of a message wrong.
-pub(crate) type Change = fn(&mut PtpResponse, &mut Random);
+/// Function that makes one byte or more of a message invalid.
+pub(crate) type MessageFault = fn(&mut PtpResponse, &mut Random);
 
-/// What can be wrong with any message, and the reason to refuse it.
-pub(crate) const CHANGES: [(Change, InvalidReplyReason); 8] = [
+/// Faults of any message, with the reason for which it is refused.
+pub(crate) const MESSAGE_FAULTS: [(MessageFault, InvalidReplyReason); 8] = [
     (length, InvalidReplyReason::Length),
     (kind, InvalidReplyReason::Mode),
     (version, InvalidReplyReason::Version),
@@ -183,7 +185,7 @@ pub(crate) const CHANGES: [(Change, InvalidReplyReason); 8] = [
 fn length(answer: &mut PtpResponse, random: &mut Random) {
     let right = answer.bytes.len();
     match random.within(0..=3) {
-        // Cut off, with more behind it than there may be, and with another length told.
+        // Truncated, with too many trailing bytes, or with another length in the header.
         0 => answer.bytes.truncate(random.within(0..=HEADER_LEN as u64 - 1) as usize),
         1 => answer.bytes.resize(right - 3, 0),
         2 => answer.bytes.resize(right + random.within(3..=40) as usize, 0),
@@ -195,7 +197,7 @@ fn length(answer: &mut PtpResponse, random: &mut Random) {
     }
 }
 
-/// Of a message that is no answer, and not longer.
+/// Sets the type of a message that is no response, and not longer than this one.
 fn kind(answer: &mut PtpResponse, random: &mut Random) {
     let short = [0x1, 0x4, 0xc, 0xf];
     let long = [0x1, 0x2, 0x4, 0xa, 0xc, 0xd, 0xf];
@@ -212,7 +214,7 @@ fn domain(answer: &mut PtpResponse, random: &mut Random) {
     answer.bytes[DOMAIN_OFFSET] ^= random.within(1..=255) as u8;
 }
 
-/// Of another profile than IEEE 1588's own, by either part of its number.
+/// Sets another profile than that of IEEE 1588, by either part of the SDO identifier.
 fn profile(answer: &mut PtpResponse, random: &mut Random) {
     match random.within(0..=1) {
         0 => answer.bytes[0] ^= (random.within(1..=15) << 4) as u8,
@@ -220,12 +222,12 @@ fn profile(answer: &mut PtpResponse, random: &mut Random) {
     }
 }
 
-/// Says that it is for one address where it is not, or the other way round.
+/// Inverts the unicast flag.
 fn unicast(answer: &mut PtpResponse, _: &mut Random) {
     answer.bytes[FLAGS_OFFSET] ^= (PtpFlags::UNICAST.0 >> 8) as u8;
 }
 
-/// No time at all; a Sync with a follow-up becomes one without.
+/// Sets an invalid timestamp; a two-step Sync becomes a one-step Sync.
 fn nanoseconds(answer: &mut PtpResponse, random: &mut Random) {
     answer.bytes[FLAGS_OFFSET] &= !((PtpFlags::TWO_STEP.0 >> 8) as u8);
     let timestamp = &mut answer.bytes[HEADER_LEN..TIMESTAMP_MESSAGE_LEN];
@@ -245,38 +247,38 @@ fn source(answer: &mut PtpResponse, random: &mut Random) {
     answer.bytes[at] ^= random.within(1..=255) as u8;
 }
 
-/// Another number, and of a Sync one that no request of that client has: clients ask in turn, and
-/// there are more of them than requests in a comparison.
-pub(crate) fn number(answer: &mut PtpResponse, random: &mut Random) {
+/// Sets another sequence number, and in a Sync one that no request of its client has: clients send
+/// in turn, and there are more of them than requests in a comparison.
+pub(crate) fn wrong_sequence_number(answer: &mut PtpResponse, random: &mut Random) {
     let at = SEQUENCE_ID_OFFSET;
     let right = u16::from_be_bytes([answer.bytes[at], answer.bytes[at + 1]]);
     let other = right.wrapping_add(random.within(1..=100) as u16);
     answer.bytes[at..at + 2].copy_from_slice(&other.to_be_bytes());
 }
 
-/// A lane that there is not.
-pub(crate) fn lane(answer: &mut PtpResponse, random: &mut Random) {
+/// Sets a lane that does not exist.
+pub(crate) fn wrong_lane(answer: &mut PtpResponse, random: &mut Random) {
     let port = random.pick(&[0, crate::generator::LANES as u16 + 1, u16::MAX]);
     answer.bytes[DELAY_RESP_LEN - 2..DELAY_RESP_LEN].copy_from_slice(&port.to_be_bytes());
 }
 
-/// Without NetSync Monitor's extension, or with one that is none.
-pub(crate) fn extension(answer: &mut PtpResponse, random: &mut Random) {
+/// Removes the NetSync Monitor TLV, or replaces it by an invalid one.
+pub(crate) fn wrong_monitor_tlv(answer: &mut PtpResponse, random: &mut Random) {
     let extensions: &[u8] =
         random.pick(&[&[], &[0x21, 0xff, 0, 0], &[0x21, 0xff, 0, 2, 6, 0], &[0x7f, 0, 0, 0]]);
     answer.bytes.truncate(DELAY_RESP_LEN);
     append(answer, extensions);
 }
 
-/// Extensions that do not end where the message does.
-pub(crate) fn extensions(answer: &mut PtpResponse, random: &mut Random) {
+/// Appends a TLV that does not end where the message does.
+pub(crate) fn incomplete_tlv(answer: &mut PtpResponse, random: &mut Random) {
     let message_length = u16::from_be_bytes([answer.bytes[2], answer.bytes[3]]);
     answer.bytes.truncate(message_length.into());
     let half = random.pick(&[&[0x7f][..], &[0x7f, 0, 0], &[0x7f, 0, 0, 2], &[0x7f, 0, 0, 1, 0]]);
     append(answer, half);
 }
 
-/// Puts more at the end of a message that has nothing behind it.
+/// Appends bytes to a message without trailing bytes, and updates its length.
 fn append(answer: &mut PtpResponse, more: &[u8]) {
     answer.bytes.extend(more);
     let length = answer.bytes.len() as u16;

@@ -1,5 +1,5 @@
-//! linuxptp's ptp4l as a client of the server under test. It runs free, and without the right to
-//! set a clock: private hosts share one, so what it measures is what the server adds to it.
+//! linuxptp's ptp4l as a client of the server under test. It runs free and without `CAP_SYS_TIME`:
+//! lab hosts share one clock, so that the measured offset is the one that the server adds.
 
 use std::fs;
 use std::process::Command;
@@ -13,28 +13,28 @@ use tempfile::TempDir;
 use crate::process::run_to_end;
 use crate::ptp4l::Transport;
 
-/// Four Announces, some Syncs and an answer take a few seconds.
+/// Timeout of a measurement: four Announces, some Syncs and a delay response take a few seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A ptp4l that follows whatever master there is.
+/// ptp4l that follows any master.
 pub(crate) struct PtpSlave {
     process: RunningProgram,
     directory: TempDir,
     domain: u8,
 }
 
-/// What it measured at a time.
+/// Measurement of ptp4l at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    /// Its clock less the master's, in ns.
+pub(crate) struct PtpMeasurement {
+    /// Offset of ptp4l's clock from the master's, in ns.
     pub(crate) offset_ns: f64,
-    /// The delay to the master, in ns.
+    /// Delay to the master, in ns.
     pub(crate) delay_ns: f64,
 }
 
 impl PtpSlave {
-    /// Starts it with further lines of the global section, and `sections` behind those.
+    /// Starts ptp4l with further lines of the global section, followed by `sections`.
     pub(crate) fn start(
         host: &LabHost,
         transport: Transport,
@@ -52,7 +52,7 @@ impl PtpSlave {
             directory.path().join("ptp4l.sock").display(),
         );
         fs::write(&path, text)?;
-        // What it writes to shared memory is to go with it.
+        // The segment of shared memory that ptp4l writes ends with its IPC namespace.
         let mut command = host.command("unshare");
         command.args(["--ipc", "setpriv", "--bounding-set", "-sys_time"]);
         command.args(["--inh-caps", "-sys_time", "ptp4l", "-f"]).arg(path);
@@ -60,25 +60,32 @@ impl PtpSlave {
         Ok(Self { process, directory, domain })
     }
 
-    /// A command that will run a program in `host` where the shared memory is that of this client.
+    /// Returns a command of a program on `host`, in the IPC namespace of this client.
     pub(crate) fn command_in_ipc(&self, host: &LabHost) -> Command {
         let mut command = host.command("nsenter");
         command.arg(format!("--ipc=/proc/{}/ns/ipc", self.process.pid()));
         command
     }
 
-    /// The same, by multicast on the host's interface.
-    pub(crate) fn by_multicast(host: &LabHost, transport: Transport, lines: &str) -> Result<Self> {
+    /// Starts ptp4l with multicast on the host's interface.
+    pub(crate) fn start_multicast(
+        host: &LabHost,
+        transport: Transport,
+        lines: &str,
+    ) -> Result<Self> {
         let section = format!("[{}]\n", host.first_interface().name);
         Self::start(host, transport, 0, lines, &section)
     }
 
-    /// Waits until what it measured is right, and returns that.
-    pub(crate) fn await_measured(&self, is_right: impl Fn(&Measured) -> bool) -> Result<Measured> {
+    /// Waits for a measurement with this property, and returns it.
+    pub(crate) fn await_measurement(
+        &self,
+        is_right: impl Fn(&PtpMeasurement) -> bool,
+    ) -> Result<PtpMeasurement> {
         let started = Instant::now();
         let mut last = None;
         while started.elapsed() < TIMEOUT {
-            if let Some(measured) = self.measured()? {
+            if let Some(measured) = self.measurement()? {
                 if is_right(&measured) {
                     return Ok(measured);
                 }
@@ -86,16 +93,16 @@ impl PtpSlave {
             }
             thread::sleep(POLL_INTERVAL);
         }
-        bail!("measured last: {last:?}; {}", self.query("PORT_DATA_SET")?)
+        bail!("last measurement: {last:?}; {}", self.query("PORT_DATA_SET")?)
     }
 
-    /// What it measures now; `None` where it has no master yet, or not asked for the delay.
-    pub(crate) fn measured(&self) -> Result<Option<Measured>> {
+    /// Returns the present measurement; `None` without a master or a delay.
+    pub(crate) fn measurement(&self) -> Result<Option<PtpMeasurement>> {
         let text = self.query("CURRENT_DATA_SET")?;
         if !text.contains("RESPONSE") {
-            return Ok(None); // it is not there yet
+            return Ok(None); // ptp4l is not ready yet
         }
-        let measured = Measured {
+        let measured = PtpMeasurement {
             offset_ns: number(&text, "offsetFromMaster")?,
             delay_ns: number(&text, "meanPathDelay")?,
         };
@@ -103,7 +110,7 @@ impl PtpSlave {
         Ok((follows && measured.delay_ns != 0.0).then_some(measured))
     }
 
-    /// What pmc prints of this client. It talks over sockets in the directory.
+    /// Returns the output of pmc on this client; pmc uses sockets in the client's directory.
     pub(crate) fn query(&self, what: &str) -> Result<String> {
         let socket = |name| self.directory.path().join(name);
         let mut command = Command::new("pmc");
@@ -114,7 +121,7 @@ impl PtpSlave {
     }
 }
 
-/// Asks a clock on the network by management, from `host`; what pmc prints.
+/// Sends a management request from `host` to the clocks on its network; returns the output of pmc.
 pub(crate) fn manage(host: &LabHost, transport: &str, domain: u8, request: &str) -> Result<String> {
     let directory = tempfile::tempdir()?;
     let mut command = host.command("pmc");
@@ -126,7 +133,7 @@ pub(crate) fn manage(host: &LabHost, transport: &str, domain: u8, request: &str)
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The number behind a name in what pmc prints.
+/// Returns the number after a name in the output of pmc.
 pub(crate) fn number(text: &str, name: &str) -> Result<f64> {
     let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix(name));
     let value = line.with_context(|| format!("no {name}: {text}"))?.trim();

@@ -1,5 +1,5 @@
-//! Scenarios of `horolog query`: the truth is known, because the server is told what to be off by
-//! or is one of the scenario's own; and both ends have to count the same.
+//! Scenarios of `horolog query` with a known true offset, configured at the server or sent by the
+//! scenario's own server. Both ends have to count the same.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Output};
@@ -19,22 +19,21 @@ use libtest_mimic::Trial;
 
 use crate::chronyd;
 use crate::client;
-use crate::load_accounting::counters;
-use crate::load_command::{Started, parse};
+use crate::load_accounting::request_counts;
+use crate::load_command::{StartedProgram, parse};
 use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
 use crate::scenario::{Need, scenario};
 use crate::scenarios;
-use crate::server_nts::{CHRONY, WithNts, certificate, counter};
-use crate::usage_error::check_line;
+use crate::server_nts::{CHRONY, NtsTestbed, counter, write_certificate};
+use crate::usage_error::check_error_line;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 const OFFSET_NS: i64 = 250_000;
-/// How far the server's own reading of the clock may be off from this program's: it is carried from
-/// one look at the clocks to the next.
-const READING_NS: u64 = 500;
+/// Tolerance of the server's reading of the clock, in ns: the server extrapolates it between
+/// comparisons of the clocks.
+const CLOCK_ERROR_NS: u64 = 500;
 pub(crate) const TARGET: &str = "192.0.2.2";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     use crate::{query, query_interruption, query_nts};
     const ROOT: &[Need] = &[Need::Root];
@@ -49,12 +48,12 @@ pub(crate) fn all() -> Vec<Trial> {
             a_known_drift_is_found(engine)
         }));
     }
-    all.extend(scenarios!(CHRONY, query: chronyd_counts_the_same));
+    all.extend(scenarios!(CHRONY, query: query_agrees_with_chronyd));
     all.extend(scenarios!(CHRONY, query_nts: new_keys_of_a_restarted_chronyd_are_requested));
     all.extend(scenarios!(ROOT, query:
         interleaved_replies_carry_their_send_time,
         authenticated_exchanges_are_verified,
-        failed_nts_ke_exchanges_are_named,
+        failed_nts_ke_exchanges_are_reported,
         refused_cookies_are_replaced,
         a_faulty_server_is_detected,
         a_kiss_is_honoured,
@@ -67,7 +66,7 @@ pub(crate) fn all() -> Vec<Trial> {
         an_interrupted_query_keeps_its_result,
         unanswered_queries_are_reported,
         a_wrong_server_fails_its_limit,
-        an_ordinary_user_can_measure,
+        an_unprivileged_user_can_measure,
         impossible_requests_are_refused,
     ));
     all
@@ -83,20 +82,20 @@ pub(crate) fn output_of(host: &LabHost, arguments: &[&str]) -> Result<Output> {
     run_to_end(&mut query(host, arguments)?, TIMEOUT)
 }
 
-/// The result of a query that succeeds.
+/// Runs a query, which must succeed, and returns its result.
 pub(crate) fn result_of(host: &LabHost, arguments: &[&str]) -> Result<QueryResult> {
     let arguments = [arguments, &["--json", "-"]].concat();
     let output = output_of(host, &arguments)?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "query {arguments:?}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "query {arguments:?}: {stderr}");
     parse(&output.stdout).with_context(|| format!("query {arguments:?}"))
 }
 
-pub(crate) fn has(result: &QueryResult, code: FindingCode) -> bool {
+pub(crate) fn has_finding(result: &QueryResult, code: FindingCode) -> bool {
     result.findings.iter().any(|finding| finding.code == code)
 }
 
-/// Every request was answered, and timestamped by the kernel on both ways.
+/// Checks that every request was answered, and timestamped by the kernel in both directions.
 pub(crate) fn check_clean(server: &QueryServerResult, count: u64) -> Result<()> {
     let counts = &server.counts;
     ensure!((counts.sent, counts.received, counts.lost) == (count, count, 0), "{counts:?}");
@@ -109,8 +108,8 @@ pub(crate) fn check_clean(server: &QueryServerResult, count: u64) -> Result<()> 
     Ok(())
 }
 
-/// A server that is told to be ahead is ahead by so much, within the bound of every single sample,
-/// over both IP versions at the same time; and it counts as many requests as were sent.
+/// A configured offset is measured within the error bound of every sample, over IPv4 and IPv6 at
+/// the same time; and the server counts as many requests as were sent.
 fn a_known_offset_is_found(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = [server_address(&lab, false)?, server_address(&lab, true)?];
@@ -122,25 +121,25 @@ fn a_known_offset_is_found(engine: Engine) -> Result<()> {
     ensure!(result.servers.len() == 2, "{} servers", result.servers.len());
     for server in &result.servers {
         check_clean(server, 100)?;
-        let state = server.server_state.as_ref().context("it said nothing")?;
+        let state = server.server_state.as_ref().context("no server state")?;
         ensure!((state.stratum, state.reference_id.as_str()) == (2, "71.80.83.0"), "{state:?}");
         for sample in &server.samples {
             let off = sample.offset_ns.abs_diff(OFFSET_NS);
-            ensure!(off <= sample.error_bound_ns() + READING_NS, "{off} ns off: {sample:?}");
-            ensure!(sample.delay_ns > -(READING_NS as i64), "{sample:?}");
+            ensure!(off <= sample.error_bound_ns() + CLOCK_ERROR_NS, "{off} ns off: {sample:?}");
+            ensure!(sample.delay_ns > -(CLOCK_ERROR_NS as i64), "{sample:?}");
         }
         let best = server.best.context("no best sample")?;
         ensure!(best.bound_ns < 1_000_000, "{best:?}");
     }
     let difference = result.differences.first().context("no difference")?;
-    // A place of the grid may pass while the machine does something else.
+    // A busy machine may miss instants of the time grid.
     ensure!(!difference.contradiction && difference.pairs > 20, "{difference:?}");
-    let counts = counters(&server.status()?).context("the server tells no counters")?;
+    let counts = request_counts(&server.status()?).context("no counters in the status")?;
     ensure!((counts.received, counts.answered) == (200, 200), "{counts:?}");
     Ok(())
 }
 
-/// A server that is told to gain on this clock gains as much.
+/// A configured drift of the server's clock is measured.
 fn a_known_drift_is_found(engine: Engine) -> Result<()> {
     const DRIFT_PPM: f64 = 1_000.0;
     let lab = Lab::new(&LabConfig::default())?;
@@ -150,22 +149,22 @@ fn a_known_drift_is_found(engine: Engine) -> Result<()> {
     let server = &result.servers[0];
     check_clean(server, 100)?;
     let drift = server.drift.context("no drift")?;
-    // Within a hundredth, that is 10 µs in the whole second; or as near as it says itself, where
-    // the machine held up replies in a row.
+    // Within 1%, which is 10 µs in the second of the run; or within five times the reported error,
+    // if the machine delayed several replies in a row.
     let tolerance_ppm = (DRIFT_PPM / 100.0).max(5.0 * drift.error_ppm);
     ensure!((drift.ppm - DRIFT_PPM).abs() < tolerance_ppm, "{drift:?}");
     ensure!(drift.error_ppm < DRIFT_PPM / 2.0, "{drift:?}");
     let octaves: Vec<_> = server.allan.iter().map(|point| point.tau_s).collect();
-    // Where the machine let places of the time grid pass, the run took longer.
+    // The run takes longer if the machine misses instants of the time grid.
     ensure!(octaves.starts_with(&[0.01, 0.02, 0.04, 0.08, 0.16, 0.32]), "{octaves:?}");
     Ok(())
 }
 
-/// chronyd, whose clock is this machine's, is found to be right, and it counts the same requests.
-fn chronyd_counts_the_same() -> Result<()> {
+/// chronyd, whose clock is the host's, is measured without an offset, and counts the same requests.
+fn query_agrees_with_chronyd() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let lines = ["allow all", "local stratum 1"].map(str::to_owned);
-    let chronyd = chronyd::Client::start(lab.server(), &lines, |_| Ok(()))?;
+    let chronyd = chronyd::ChronydClient::start(lab.server(), &lines, |_| Ok(()))?;
     let mut requests = 0;
     for (mode, more) in [("basic", 0), ("interleaved", 1)] {
         let mut arguments = vec![TARGET, "--count", "50", "--interval", "5ms"];
@@ -173,23 +172,24 @@ fn chronyd_counts_the_same() -> Result<()> {
         let result = result_of(lab.client(), &arguments).context(mode)?;
         let server = &result.servers[0];
         check_clean(server, 50 + more).context(mode)?;
-        // chronyd remembers a client once it has asked in this mode.
+        // chronyd stores the timestamps of a client after its first request in this mode.
         ensure!(server.counts.interleaved == 49 * more, "{mode}: {:?}", server.counts);
         for sample in &server.samples {
             let off = sample.offset_ns.unsigned_abs();
             ensure!(
-                off <= sample.error_bound_ns() + READING_NS,
+                off <= sample.error_bound_ns() + CLOCK_ERROR_NS,
                 "{mode}: {off} ns off: {sample:?}"
             );
         }
         requests += 50 + more;
         let expected = requests.to_string();
-        chronyd.await_signs("serverstats", &[("NTP packets received", &expected)])?;
+        chronyd.await_lines("serverstats", &[("NTP packets received", &expected)])?;
     }
     Ok(())
 }
 
-/// In interleaved mode T3 is when a reply left and not when it was made, so the delay is no longer.
+/// T3 of an interleaved reply is the time at which it was sent and not made, so that the delay is
+/// no longer.
 fn interleaved_replies_carry_their_send_time() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -201,25 +201,25 @@ fn interleaved_replies_carry_their_send_time() -> Result<()> {
     let result = result_of(lab.client(), &arguments)?;
     let one = &result.servers[0];
     check_clean(one, 101)?;
-    // The server remembers a client once it has asked in this mode.
+    // The server stores the timestamps of a client after its first request in this mode.
     ensure!((one.samples.len(), one.counts.interleaved) == (100, 99), "{:?}", one.counts);
     ensure!(counter(&server, "interleaved")? == 99, "{}", server.status()?);
-    ensure!(one.samples[1..].iter().all(|sample| sample.interleaved), "a basic one");
-    ensure!(!has(&result, FindingCode::InterleavedNotUsed), "{:?}", result.findings);
+    ensure!(one.samples[1..].iter().all(|sample| sample.interleaved), "a basic reply");
+    ensure!(!has_finding(&result, FindingCode::InterleavedNotUsed), "{:?}", result.findings);
     for sample in &one.samples {
         let off = sample.offset_ns.abs_diff(OFFSET_NS);
-        ensure!(off <= sample.error_bound_ns() + READING_NS, "{off} ns off: {sample:?}");
+        ensure!(off <= sample.error_bound_ns() + CLOCK_ERROR_NS, "{off} ns off: {sample:?}");
     }
     let median = |result: &QueryResult| result.servers[0].delay_ns.map(|figures| figures.p50);
     ensure!(median(&result) < median(&basic), "{:?}, {:?}", median(&result), median(&basic));
     Ok(())
 }
 
-/// Keys are established once, every request has a fresh cookie, and every reply is opened; in
-/// interleaved mode as well.
+/// One NTS-KE exchange yields the keys, every request has a fresh cookie, and every reply is
+/// verified, in basic and interleaved mode.
 fn authenticated_exchanges_are_verified() -> Result<()> {
-    let nts = WithNts::start_on(Engine::Socket, &["--test-offset", &OFFSET_NS.to_string()])?;
-    let trust = nts.trust().display().to_string();
+    let nts = NtsTestbed::start_on(Engine::Socket, &["--test-offset", &OFFSET_NS.to_string()])?;
+    let trust = nts.certificate_path().display().to_string();
     let mut sent = 0;
     for (mode, more) in [("basic", 0), ("interleaved", 1)] {
         let mut arguments = vec![TARGET, "--nts", "--ca", &trust, "-n", "50", "--interval", "5ms"];
@@ -228,30 +228,30 @@ fn authenticated_exchanges_are_verified() -> Result<()> {
         let server = &result.servers[0];
         check_clean(server, 50 + more).context(mode)?;
         sent += 50 + more;
-        let used = server.nts.as_ref().context("no word of NTS")?;
+        let used = server.nts.as_ref().context("no summary of NTS")?;
         ensure!(used.ke_exchanges == 1, "{used:?}");
         ensure!(used.ke_server == format!("{TARGET}:4460"), "{used:?}");
         ensure!(counter(&nts.server, "nts")? == sent, "{}", nts.server.status()?);
         let best = server.best.context("no best sample")?;
         let off = best.offset_ns.abs_diff(OFFSET_NS);
-        ensure!(off <= best.bound_ns + READING_NS, "{mode}: {off} ns off: {best:?}");
+        ensure!(off <= best.bound_ns + CLOCK_ERROR_NS, "{mode}: {off} ns off: {best:?}");
     }
     ensure!(counter(&nts.server, "nts_kisses")? == 0, "{}", nts.server.status()?);
     Ok(())
 }
 
-/// A server that gets another secret in the middle opens none of the cookies of before: the kisses
-/// are counted, new keys are asked for by the next poll, and the rest is measured.
+/// A server with a changed secret refuses earlier cookies: the kisses are counted, the next poll
+/// requests new keys, and the rest is measured.
 fn refused_cookies_are_replaced() -> Result<()> {
     let files = tempfile::TempDir::new()?;
     let secret = files.path().join("secret");
     write_secret(&secret, &"01".repeat(32))?;
     let option = secret.display().to_string();
-    let nts = WithNts::start_on(Engine::Socket, &["--nts-master-secret", &option])?;
-    let trust = nts.trust().display().to_string();
+    let nts = NtsTestbed::start_on(Engine::Socket, &["--nts-master-secret", &option])?;
+    let trust = nts.certificate_path().display().to_string();
     let arguments = [TARGET, "--nts", "--ca", &trust, "-n", "60", "--interval", "20ms"];
     let arguments = [arguments.as_slice(), &["--json", "r.json"]].concat();
-    let mut run = Started::start(&mut query(nts.lab.client(), &arguments)?)?;
+    let mut run = StartedProgram::start(&mut query(nts.lab.client(), &arguments)?)?;
     while counter(&nts.server, "nts")? < 10 {
         run.wait_until(|_, _| true)?;
     }
@@ -266,18 +266,18 @@ fn refused_cookies_are_replaced() -> Result<()> {
     ensure!(one.counts.received == 60 - kisses, "{:?}", one.counts);
     let renewed = |used: &NtsUseSummary| (used.ke_exchanges, used.renewals) == (2, 1);
     ensure!(one.nts.as_ref().is_some_and(renewed), "{:?}", one.nts);
-    ensure!(has(&result, FindingCode::KeysRenewed), "{:?}", result.findings);
-    ensure!(has(&result, FindingCode::KissOfDeath), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::KeysRenewed), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::KissOfDeath), "{:?}", result.findings);
     Ok(())
 }
 
-/// A certificate that is not trusted, a server without key establishment, and a file that is none.
-fn failed_nts_ke_exchanges_are_named() -> Result<()> {
-    let nts = WithNts::start_on(Engine::Socket, &[])?;
+/// An untrusted certificate, a server without NTS-KE and a wrong server name are reported.
+fn failed_nts_ke_exchanges_are_reported() -> Result<()> {
+    let nts = NtsTestbed::start_on(Engine::Socket, &[])?;
     let files = tempfile::TempDir::new()?;
-    let [other, _] = certificate(TARGET.parse()?, files.path())?;
+    let [other, _] = write_certificate(TARGET.parse()?, files.path())?;
     let other = other.display().to_string();
-    let trust = nts.trust().display().to_string();
+    let trust = nts.certificate_path().display().to_string();
     let run = |arguments: &[&str]| {
         let arguments = [&[TARGET, "--nts"], arguments].concat();
         output_of(nts.lab.client(), &arguments)
@@ -291,7 +291,7 @@ fn failed_nts_ke_exchanges_are_named() -> Result<()> {
         let (stdout, stderr) =
             [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).into();
         ensure!(output.status.code() == Some(1), "{arguments:?}: {}: {stderr}", output.status);
-        check_line(&stderr, &["No NTS keys", TARGET])?;
+        check_error_line(&stderr, &["No NTS keys", TARGET])?;
         ensure!(stdout.contains("No NTS keys") && !stdout.contains("os error"), "{stdout}");
         ensure!(named.iter().all(|named| stdout.contains(named)), "{arguments:?}: {stdout}");
     }
@@ -299,17 +299,17 @@ fn failed_nts_ke_exchanges_are_named() -> Result<()> {
     Ok(())
 }
 
-/// What a server of the scenario's own sends for its n-th request: as many replies as it likes.
-type Answers = fn(u64, Header) -> Vec<Vec<u8>>;
+/// Function that returns the replies to the n-th request.
+type ScriptedReplies = fn(u64, Header) -> Vec<Vec<u8>>;
 
-/// A server with a will of its own.
+/// Server with scripted replies.
 struct ScriptedServer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<u64>>>,
 }
 
 impl ScriptedServer {
-    fn start(host: &LabHost, at: SocketAddr, answers: Answers) -> Result<Self> {
+    fn start(host: &LabHost, at: SocketAddr, answers: ScriptedReplies) -> Result<Self> {
         let socket = host.run(|| UdpSocket::bind(at))??;
         socket.set_read_timeout(Some(Duration::from_millis(20)))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -339,10 +339,10 @@ impl ScriptedServer {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// How many requests it had.
+    /// Stops the server and returns the number of its requests.
     fn end(mut self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("it was ended before")?;
+        let thread = self.thread.take().context("the server has ended already")?;
         thread.join().map_err(|_| anyhow::anyhow!("the server panicked"))?
     }
 }
@@ -359,11 +359,11 @@ fn bytes(header: &Header) -> Vec<u8> {
     bytes
 }
 
-/// Each kind of fault in turn, then good replies: the faults are counted by name, and cost the good
-/// ones nothing.
+/// Faults, one of each kind, precede correct replies: they are counted by reason, and do not affect
+/// the correct ones.
 fn a_faulty_server_is_detected() -> Result<()> {
     use InvalidReplyReason::{Length, Mode as BadMode, Origin, Stratum, Timestamp};
-    let answers: Answers = |number, reply| match number {
+    let answers: ScriptedReplies = |number, reply| match number {
         0 => vec![],
         1 => vec![bytes(&Header { mode: AssociationMode::Client, ..reply })],
         2 => vec![bytes(&Header { version: 3, ..reply })],
@@ -372,7 +372,7 @@ fn a_faulty_server_is_detected() -> Result<()> {
         5 => vec![bytes(&Header { leap: LeapIndicator::Unsynchronised, ..reply })],
         6 => vec![bytes(&Header { transmit: reply.reference, ..reply })],
         7 => vec![bytes(&reply)[..40].to_vec(), vec![0xff; 1000]],
-        // Somebody else's first, then the right one, and then that once more.
+        // A reply to another request, the correct one, and a duplicate of that.
         8 => vec![bytes(&Header { origin: reply.receive, ..reply }), bytes(&reply), bytes(&reply)],
         _ => vec![bytes(&reply)],
     };
@@ -383,10 +383,10 @@ fn a_faulty_server_is_detected() -> Result<()> {
     let requests = own.end()?;
     let server = &result.servers[0];
     let counts = &server.counts;
-    ensure!((counts.sent, requests) == (40, 40), "{requests} came: {counts:?}");
+    ensure!((counts.sent, requests) == (40, 40), "{requests} received: {counts:?}");
     ensure!((counts.received, counts.lost, counts.duplicate) == (33, 7, 1), "{counts:?}");
     ensure!(
-        counts.unsynchronised == 1 && has(&result, FindingCode::ServerUnsynchronised),
+        counts.unsynchronised == 1 && has_finding(&result, FindingCode::ServerUnsynchronised),
         "{counts:?}"
     );
     let wanted =
@@ -399,18 +399,19 @@ fn a_faulty_server_is_detected() -> Result<()> {
         ensure!(off <= sample.error_bound_ns(), "{off} ns off: {sample:?}");
     }
     ensure!(
-        has(&result, FindingCode::InvalidReplies) && has(&result, FindingCode::DuplicateReplies)
+        has_finding(&result, FindingCode::InvalidReplies)
+            && has_finding(&result, FindingCode::DuplicateReplies)
     );
     Ok(())
 }
 
-/// RATE halves the rate, DENY ends it; both are named.
+/// RATE halves the rate, DENY ends the requests, and both are reported.
 fn a_kiss_is_honoured() -> Result<()> {
     fn kiss(code: [u8; 4], reply: Header) -> Vec<Vec<u8>> {
         let leap = LeapIndicator::Unsynchronised;
         vec![bytes(&Header { stratum: 0, leap, reference_id: code, ..reply })]
     }
-    let answers: Answers = |number, reply| match number {
+    let answers: ScriptedReplies = |number, reply| match number {
         2 => kiss(*b"RATE", reply),
         6 => kiss(*b"DENY", reply),
         _ => vec![bytes(&reply)],
@@ -419,7 +420,7 @@ fn a_kiss_is_honoured() -> Result<()> {
     let own = ScriptedServer::start(lab.server(), server_address(&lab, false)?, answers)?;
     let arguments = [TARGET, "-n", "100", "--interval", "20ms"];
     let result = result_of(lab.client(), &arguments)?;
-    ensure!(own.end()? == 7, "it was asked on");
+    ensure!(own.end()? == 7, "requests after DENY");
     let server = &result.servers[0];
     let kisses: Vec<_> = server.counts.kisses.iter().map(|(code, n)| (code.as_str(), *n)).collect();
     ensure!(kisses == [("DENY", 1), ("RATE", 1)], "{kisses:?}");
@@ -428,6 +429,6 @@ fn a_kiss_is_honoured() -> Result<()> {
     let sequence: Vec<_> = server.samples.iter().map(|sample| sample.sequence).collect();
     let doubled = sequence[2..].windows(2).all(|pair| pair[1] - pair[0] >= 2);
     ensure!(sequence.len() == 5 && doubled, "{sequence:?}");
-    ensure!(has(&result, FindingCode::KissOfDeath), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::KissOfDeath), "{:?}", result.findings);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Scenarios of queries that end early, that no server answers, or that are impossible: each ends
-//! with the right exit status and one line on the cause and the remedy.
+//! Scenarios of queries that end early, have no reply, or are impossible: each ends with the
+//! correct exit status and one line on the cause and the remedy.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -9,13 +9,16 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, QueryEndReason, QueryResult};
 use tempfile::TempDir;
 
-use crate::load_command::{Started, UnprivilegedCopy, parse};
+use crate::load_command::{StartedProgram, UnprivilegedCopy, parse};
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::query::{TARGET, TIMEOUT, check_clean, has, output_of, query, result_of};
+use crate::query::{TARGET, TIMEOUT, check_clean, has_finding, output_of, query, result_of};
 use crate::server_nts::counter;
-use crate::usage_error::{Case, ENVIRONMENT, USAGE, case, check_line, expect_all};
+use crate::usage_error::{
+    ENVIRONMENT, RefusalCase, USAGE, case, check_all_refused, check_error_line,
+};
 
-/// SIGINT in the middle: the result is written whole, in all its forms, and says so.
+/// SIGINT ends a query early: the result is complete in all its forms, and reports the
+/// interruption.
 pub(crate) fn an_interrupted_query_keeps_its_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -23,7 +26,7 @@ pub(crate) fn an_interrupted_query_keeps_its_result() -> Result<()> {
     let arguments = [TARGET, "-n", "10000", "--interval", "10ms"];
     let files = ["--json", "r.json", "--html", "r.html", "--csv", "r.csv"];
     let arguments = [arguments.as_slice(), &files].concat();
-    let mut run = Started::start(&mut query(lab.client(), &arguments)?)?;
+    let mut run = StartedProgram::start(&mut query(lab.client(), &arguments)?)?;
     while counter(&server, "answered")? < 20 {
         run.wait_until(|_, _| true)?;
     }
@@ -35,18 +38,18 @@ pub(crate) fn an_interrupted_query_keeps_its_result() -> Result<()> {
     let samples = one.samples.len();
     ensure!((20..9_000).contains(&samples), "{samples} samples");
     ensure!(one.counts.received as usize == samples && one.counts.lost == 0, "{:?}", one.counts);
-    ensure!(has(&result, FindingCode::Interrupted), "{:?}", result.findings);
-    ensure!(run.read("r.csv")?.lines().count() == samples + 1, "lines of the table");
-    ensure!(run.read("r.html")?.trim_end().ends_with("</html>"), "the page is cut off");
+    ensure!(has_finding(&result, FindingCode::Interrupted), "{:?}", result.findings);
+    ensure!(run.read("r.csv")?.lines().count() == samples + 1, "wrong number of CSV lines");
+    ensure!(run.read("r.html")?.trim_end().ends_with("</html>"), "the HTML report is truncated");
     ensure!(
         run.read("stdout")?.contains("The run was interrupted after"),
-        "the text says nothing of it"
+        "no interruption in the text"
     );
     Ok(())
 }
 
-/// A closed port, and a server that is silent: exit status 1, and one line that names them. A
-/// server that answers beside them makes a success of it.
+/// Without a reply, from a closed port and an unresponsive server, the exit status is 1 and one
+/// line names both; with a third server that answers, the query succeeds.
 pub(crate) fn unanswered_queries_are_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -58,7 +61,7 @@ pub(crate) fn unanswered_queries_are_reported() -> Result<()> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let closed = "192.0.2.2:5001: no program listens on this port";
     let unanswered = "192.0.2.2:5000: none of 2 requests received a reply";
-    check_line(&stderr, &[closed, unanswered])?;
+    check_error_line(&stderr, &[closed, unanswered])?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let three = [&[TARGET, "no-such-host.invalid"], &both[..], &rest].concat();
     let result = result_of(lab.client(), &three)?;
@@ -67,12 +70,11 @@ pub(crate) fn unanswered_queries_are_reported() -> Result<()> {
     let reason = result.servers[1].ended.as_ref().map(|end| end.reason);
     ensure!(reason == Some(QueryEndReason::Unresolved), "{:?}", result.servers[1]);
     ensure!(result.servers[2].counts.unreachable > 0, "{:?}", result.servers[2]);
-    ensure!(has(&result, FindingCode::NoReplies), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::NoReplies), "{:?}", result.findings);
     Ok(())
 }
 
-/// A limit on the offset that is given to a server, either way, decides about the exit status and
-/// is told in every form of the result.
+/// A limit of the offset decides the exit status, and is reported in every form of the result.
 pub(crate) fn a_wrong_server_fails_its_limit() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -108,9 +110,9 @@ pub(crate) fn a_wrong_server_fails_its_limit() -> Result<()> {
     Ok(())
 }
 
-/// Without privileges the kernel's timestamps are there all the same; hardware's are not on such a
-/// link, and that is said.
-pub(crate) fn an_ordinary_user_can_measure() -> Result<()> {
+/// Without privileges, kernel timestamps are available; hardware timestamps are not, on a veth, and
+/// this is reported.
+pub(crate) fn an_unprivileged_user_can_measure() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
@@ -124,12 +126,12 @@ pub(crate) fn an_ordinary_user_can_measure() -> Result<()> {
     check_clean(&result.servers[0], 8)?;
     let missing =
         result.findings.iter().find(|finding| finding.code == FindingCode::TimestampsMissing);
-    let missing = missing.context("no word of the hardware's timestamps")?;
+    let missing = missing.context("no finding on hardware timestamps")?;
     ensure!(missing.message.contains("veth0"), "{missing:?}");
     Ok(())
 }
 
-const CASES: [Case; 22] = [
+const CASES: [RefusalCase; 22] = [
     case(&[], USAGE, &["SERVER"]),
     case(&["no/such/name"], USAGE, &["no/such/name", "ADDRESS"]),
     case(&["192.0.2.2:0"], USAGE, &["192.0.2.2:0", "ADDRESS"]),
@@ -154,12 +156,12 @@ const CASES: [Case; 22] = [
     case(&["no-such-host.invalid"], ENVIRONMENT, &["no-such-host.invalid", "check the name"]),
 ];
 
-/// What makes no sense is refused by one line, and nobody is asked.
+/// Impossible requests are refused in one line, and no server receives a request.
 pub(crate) fn impossible_requests_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
-    expect_all(&CASES, |arguments| output_of(lab.client(), arguments))?;
+    check_all_refused(&CASES, |arguments| output_of(lab.client(), arguments))?;
     ensure!(counter(&server, "received")? == 0, "{}", server.status()?);
     Ok(())
 }

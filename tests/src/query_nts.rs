@@ -1,5 +1,5 @@
-//! Queries by NTS whose keys turn out to be wrong: after a restart of the server, and where both
-//! ends export them in different ways. Also what errors call a server that another one named.
+//! Scenarios of NTS queries with keys that turn out to be invalid: after a restart of the server,
+//! and if both ends export them differently. Also of the name of a negotiated server in errors.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use horolog_sys::clock::ClockRealtime;
 use horolog_time::Clock;
 use tempfile::TempDir;
 
-use crate::load_command::{Started, finding, load, only_trial, parse};
+use crate::load_command::{StartedProgram, finding, load, only_trial, parse};
 use crate::process::{Engine, Server, write_secret};
-use crate::query::{TARGET, TIMEOUT, has, output_of, query, result_of};
+use crate::query::{TARGET, TIMEOUT, has_finding, output_of, query, result_of};
 use crate::server_ke::{Chronyd, Identity, NAME};
-use crate::server_nts::{WithNts, counter};
+use crate::server_nts::{NtsTestbed, counter};
 
-/// chronyd that is started again has other keys: it says so, and new ones are asked for within two
-/// polls, whatever was lost while it was away.
+/// A restarted chronyd has other keys and refuses the old ones: new ones are requested within two
+/// polls, whatever was lost during the restart.
 pub(crate) fn new_keys_of_a_restarted_chronyd_are_requested() -> Result<()> {
     let (lab, identity) = (Lab::new(&LabConfig::default())?, Identity::new()?);
     let chronyd = Chronyd::start(lab.server(), &identity)?;
@@ -33,7 +33,7 @@ pub(crate) fn new_keys_of_a_restarted_chronyd_are_requested() -> Result<()> {
     let trust = trust.display().to_string();
     let arguments = [&target, "--nts", "--nts-name", NAME, "--ca", &trust, "-n", "25"];
     let arguments = [&arguments[..], &["--interval", "200ms", "--json", "r.json"]].concat();
-    let mut run = Started::start(&mut query(lab.client(), &arguments)?)?;
+    let mut run = StartedProgram::start(&mut query(lab.client(), &arguments)?)?;
     let begun = Instant::now();
     run.wait_until(|_, _| begun.elapsed() > Duration::from_millis(1500))?;
     drop(chronyd);
@@ -42,16 +42,16 @@ pub(crate) fn new_keys_of_a_restarted_chronyd_are_requested() -> Result<()> {
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);
     let result: QueryResult = parse(run.read("r.json")?.as_bytes())?;
     let one = &result.servers[0];
-    let used = one.nts.as_ref().context("no word of NTS")?;
+    let used = one.nts.as_ref().context("no summary of NTS")?;
     ensure!(used.renewals == 1 && used.abandoned_algorithm.is_none(), "{used:?}");
     let refused = one.counts.kisses.get("NTSN").copied().unwrap_or(0);
     ensure!(refused <= 2 && one.counts.received > 10, "{:?}", one.counts);
-    ensure!(has(&result, FindingCode::KeysRenewed), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::KeysRenewed), "{:?}", result.findings);
     Ok(())
 }
 
-/// The sessions of a load are renewed once when the server gets another secret, shared or each
-/// client's own; its replies are authentic again after that, and the result says what happened.
+/// The sessions of a load, shared or one per client, are renewed once after a change of the
+/// server's secret: replies are authentic again, and the result reports the renewal.
 pub(crate) fn sessions_of_a_load_are_renewed() -> Result<()> {
     let files = TempDir::new()?;
     let secret = files.path().join("secret");
@@ -59,14 +59,14 @@ pub(crate) fn sessions_of_a_load_are_renewed() -> Result<()> {
     let option = secret.display().to_string();
     let limits = ["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"];
     let arguments = [&["--nts-master-secret", &option], &limits[..]].concat();
-    let nts = WithNts::start_on(Engine::Socket, &arguments)?;
-    let trust = nts.trust().display().to_string();
+    let nts = NtsTestbed::start_on(Engine::Socket, &arguments)?;
+    let trust = nts.certificate_path().display().to_string();
     for (byte, sessions) in [("02", "2"), ("03", "each")] {
         let arguments = [TARGET, "--nts", "--ca", &trust, "--nts-sessions", sessions, "-c", "20"];
         let rate = ["-r", "200", "-t", "3", "--json", "r.json"];
         let before = counter(&nts.server, "nts")?;
         let mut run =
-            Started::start(&mut load(nts.lab.client(), &[&arguments[..], &rate].concat())?)?;
+            StartedProgram::start(&mut load(nts.lab.client(), &[&arguments[..], &rate].concat())?)?;
         let begun = Instant::now();
         while counter(&nts.server, "nts")? < before + 100 {
             ensure!(begun.elapsed() < TIMEOUT, "no requests: {}", run.read("stderr")?);
@@ -85,11 +85,11 @@ pub(crate) fn sessions_of_a_load_are_renewed() -> Result<()> {
     Ok(())
 }
 
-/// Gives keys for AES-128-GCM-SIV that are not those of the client, as one does that exports them
-/// in another way, and the right ones for the other algorithm.
-struct Misfit(CookieKeys);
+/// Provider of cookies with other keys than the client's for AES-128-GCM-SIV, as of a server that
+/// exports them differently, and with the correct ones for the other algorithm.
+struct MismatchedCookies(CookieKeys);
 
-impl CookieProvider for Misfit {
+impl CookieProvider for MismatchedCookies {
     fn algorithms(&self) -> Vec<u16> {
         AeadAlgorithm::ALL.iter().map(|one| one.number()).collect()
     }
@@ -115,8 +115,8 @@ impl CookieProvider for Misfit {
     }
 }
 
-/// The first reply refuses keys that do not fit; others are established, once, and all the rest is
-/// answered. The port is another one than the target's, and is named from then on.
+/// Mismatched keys, refused by the first reply, are replaced once, and all other requests are
+/// answered. The negotiated port differs from the target's, and is named in errors.
 pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() -> Result<()> {
     const NTP: u16 = 1123;
     let (lab, identity, files) =
@@ -136,15 +136,15 @@ pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() 
         identity.path("key.pem"),
     );
     config.ntp_port = Some(NTP);
-    let keeper = Arc::new(Misfit(cookies));
-    let _ke = lab.server().run(|| NtsKeServer::start(config, keeper))??;
+    let provider = Arc::new(MismatchedCookies(cookies));
+    let _ke = lab.server().run(|| NtsKeServer::start(config, provider))??;
 
     let trust = identity.path("certificate.pem").display().to_string();
     let arguments = [TARGET, "--nts", "--nts-name", NAME, "--ca", &trust, "--timeout", "200ms"];
     let arguments = [&arguments[..], &["-n", "6", "--interval", "10ms"]].concat();
     let result = result_of(lab.client(), &arguments)?;
     let one = &result.servers[0];
-    let used = one.nts.as_ref().context("no word of NTS")?;
+    let used = one.nts.as_ref().context("no summary of NTS")?;
     let expected = NtsUseSummary {
         ke_server: format!("{TARGET}:{PORT}"),
         algorithm: "AES-SIV-CMAC-256".to_owned(),
@@ -156,7 +156,7 @@ pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() 
     };
     ensure!(*used == expected && one.port == NTP, "{used:?}");
     ensure!((one.counts.received, one.counts.kisses["NTSN"]) == (5, 1), "{:?}", one.counts);
-    ensure!(has(&result, FindingCode::AlgorithmAbandoned), "{:?}", result.findings);
+    ensure!(has_finding(&result, FindingCode::AlgorithmAbandoned), "{:?}", result.findings);
 
     drop(server);
     let text = format!("{:?}", output_of(lab.client(), &arguments)?);

@@ -1,5 +1,5 @@
-//! Scenarios of requests that no ordinary client sends, as raw frames: VLAN tags and IPv4 options,
-//! which XDP answers, and fragments, which it leaves to the network stack.
+//! Scenarios of unusual requests as raw frames: with VLAN tags and IPv4 options, which XDP answers,
+//! and in fragments, which XDP passes to the network stack.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,30 +18,30 @@ use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 use horolog_wire::{ipv4, ipv6};
 
 use crate::client;
-use crate::mutated_frames::{mend, with_options};
+use crate::mutated_frames::{update_ipv4_checksum, with_options};
 use crate::process::{Engine, Server, server_address};
 
-/// Long enough for a reply on a busy machine.
+/// Timeout of a reply on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Long enough for a reply that must not come to show itself.
+/// Time in which an unexpected reply would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);
 const CLIENT_PORT: u16 = 40_000;
 const FRAME_BYTES: usize = 2_048;
-/// Where a classic BPF program finds the VLAN tag that the kernel took off a frame: that there is
-/// one, its control information, its protocol (`SKF_AD_OFF` and others in linux/filter.h).
+/// Offsets at which a classic BPF program reads the VLAN tag that the kernel removed from a frame:
+/// its presence, control information and protocol (`SKF_AD_OFF` and others in linux/filter.h).
 const VLAN_PRESENT: u32 = 0xffff_f000 + 48;
 const VLAN_CONTROL: u32 = 0xffff_f000 + 44;
 const VLAN_PROTOCOL: u32 = 0xffff_f000 + 60;
 const KEEP: u32 = u32::MAX;
 
-/// A server with everything that it takes to ask it by raw frames.
-struct Bench {
+/// Lab with a server that receives raw frames.
+struct RawFrameTestbed {
     lab: Lab,
     server: Server,
     at: SocketAddr,
 }
 
-impl Bench {
+impl RawFrameTestbed {
     fn new(engine: Engine, ipv6: bool) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let at = server_address(&lab, ipv6)?;
@@ -77,7 +77,7 @@ impl Bench {
         })
     }
 
-    /// Sends frames and returns what comes back of the frames selected, within `wait`.
+    /// Sends frames and returns the selected frames that arrive within `wait`.
     fn exchange(
         &self,
         frames: &[&[u8]],
@@ -90,7 +90,7 @@ impl Bench {
             client.run(|| PacketSocketDevice::open(&client.first_interface().name, &options))??;
         let mut batch = Batch::new(8, FRAME_BYTES);
         for frame in frames {
-            ensure!(batch.push((), frame), "the frame does not fit");
+            ensure!(batch.push((), frame), "the batch is full");
         }
         let sent = device.send(&mut batch)?;
         ensure!(sent == frames.len(), "{sent} frames were sent");
@@ -98,7 +98,7 @@ impl Bench {
         Ok(batch.iter().map(|packet| packet.bytes.to_vec()).collect())
     }
 
-    /// Sends frames that are one request, and returns its reply.
+    /// Sends the frames of one request, and returns the reply.
     fn query(&self, frames: &[&[u8]], selection: FrameSelection) -> Result<Vec<u8>> {
         let mut replies = self.exchange(frames, selection, TIMEOUT)?;
         ensure!(replies.len() == 1, "{} replies", replies.len());
@@ -128,9 +128,9 @@ fn check_reply(request: &UdpFrameBuilder, frame: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the frames that had this tag and no others.
-fn with_tag(tag: VlanTag) -> FrameSelection {
-    // Each test that fails skips the rest, up to the last instruction.
+/// Returns a selection of the frames that had this tag.
+fn frames_with_tag(tag: VlanTag) -> FrameSelection {
+    // A failed comparison skips to the last instruction.
     FrameSelection::Program(vec![
         BpfInstruction::load_word(VLAN_PRESENT),
         BpfInstruction::jump_if_equal(0, 5, 0),
@@ -143,29 +143,29 @@ fn with_tag(tag: VlanTag) -> FrameSelection {
     ])
 }
 
-/// A request with a priority is answered by XDP with the same tag; one of a VLAN that the server
-/// has no interface in is not.
+/// XDP answers a request with a priority tag with the same tag, and does not answer one of a VLAN
+/// in which the server has no interface.
 pub(crate) fn only_a_priority_tag_is_returned() -> Result<()> {
     for ipv6 in [false, true] {
-        let bench = Bench::new(Engine::Xdp, ipv6)?;
+        let bench = RawFrameTestbed::new(Engine::Xdp, ipv6)?;
         for protocol in [TYPE_VLAN, TYPE_SERVICE_VLAN] {
             let tag = VlanTag { protocol, control: 0x6000 };
             let request = build(&UdpFrameBuilder { vlan: Some(tag), ..bench.builder() });
-            bench.query(&[&request], with_tag(tag))?;
+            bench.query(&[&request], frames_with_tag(tag))?;
             let other = VlanTag { control: 0x6124, ..tag };
             let request = build(&UdpFrameBuilder { vlan: Some(other), ..bench.builder() });
-            let strange = bench.exchange(&[&request], with_tag(other), QUIET_PERIOD)?;
-            ensure!(strange.is_empty(), "a reply in a VLAN that the server is not in");
+            let unexpected = bench.exchange(&[&request], frames_with_tag(other), QUIET_PERIOD)?;
+            ensure!(unexpected.is_empty(), "a reply in a VLAN without an interface of the server");
         }
     }
     Ok(())
 }
 
-/// A request with IPv4 options is answered, by XDP and by sockets alike, without them.
+/// XDP and sockets answer a request with IPv4 options without options.
 pub(crate) fn ipv4_options_are_answered(engine: Engine) -> Result<()> {
-    let bench = Bench::new(engine, false)?;
+    let bench = RawFrameTestbed::new(engine, false)?;
     for words in 1..=10 {
-        // No operation, and at the end the end of the list.
+        // No-operation options, terminated by an end of the list.
         let mut options = vec![1; words * 4];
         options[words * 4 - 1] = 0;
         let reply = bench.query(&[&with_options(&bench.request(), &options)], bench.replies())?;
@@ -179,7 +179,7 @@ pub(crate) fn ipv4_options_are_answered(engine: Engine) -> Result<()> {
     Ok(())
 }
 
-/// The two fragments of an IPv4 frame, cut behind 24 bytes of UDP.
+/// Returns the two fragments of an IPv4 frame, cut after 24 bytes of UDP.
 fn fragments_ipv4(frame: &[u8]) -> [Vec<u8>; 2] {
     const CUT: usize = 24;
     const MORE: u16 = 0x2000;
@@ -190,13 +190,13 @@ fn fragments_ipv4(frame: &[u8]) -> [Vec<u8>; 2] {
         fragment[LINK_LEN + 2..][..2].copy_from_slice(&total.to_be_bytes());
         fragment[LINK_LEN + 4..][..2].copy_from_slice(&7_u16.to_be_bytes());
         fragment[LINK_LEN + 6..][..2].copy_from_slice(&bits.to_be_bytes());
-        mend(&mut fragment);
+        update_ipv4_checksum(&mut fragment);
         fragment
     };
     [fragment(MORE, &datagram[..CUT]), fragment(CUT as u16 / 8, &datagram[CUT..])]
 }
 
-/// The same for IPv6, with a fragment header each (RFC 8200, section 4.5).
+/// Returns the two fragments of an IPv6 frame, each with a fragment header (RFC 8200, section 4.5).
 fn fragments_ipv6(frame: &[u8]) -> [Vec<u8>; 2] {
     const CUT: usize = 24;
     const FRAGMENT: u8 = 44;
@@ -213,21 +213,21 @@ fn fragments_ipv6(frame: &[u8]) -> [Vec<u8>; 2] {
     [fragment(1, &datagram[..CUT]), fragment(CUT as u16, &datagram[CUT..])]
 }
 
-/// XDP passes fragments up; the kernel puts them together and the sockets answer, once.
+/// XDP passes fragments; the kernel reassembles them and the sockets answer once.
 pub(crate) fn fragments_are_answered_by_the_sockets() -> Result<()> {
     type Cut = fn(&[u8]) -> [Vec<u8>; 2];
     let cut: [(bool, Cut, &str); 2] = [
         (false, fragments_ipv4, "/xdp_counters/passed/fragment"),
-        // With an extension header in between, it is not seen to be UDP.
+        // After an extension header, XDP does not detect UDP.
         (true, fragments_ipv6, "/xdp_counters/passed/not_ntp"),
     ];
     for (ipv6, cut, passed) in cut {
-        let bench = Bench::new(Engine::Xdp, ipv6)?;
+        let bench = RawFrameTestbed::new(Engine::Xdp, ipv6)?;
         let before = bench.counter(passed)?.unwrap_or(0);
         let [first, second] = cut(&bench.request());
-        // Without its other half it is nothing.
+        // A single fragment is no request.
         let early = bench.exchange(&[&first], bench.replies(), QUIET_PERIOD)?;
-        ensure!(early.is_empty(), "half a request was answered");
+        ensure!(early.is_empty(), "a single fragment was answered");
         bench.query(&[&second], bench.replies())?;
         let after = bench.counter(passed)?.unwrap_or(0);
         ensure!(after >= before + 2, "{passed}: {before}, then {after}");

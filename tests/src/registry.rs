@@ -1,5 +1,5 @@
-//! The scenarios, by group, with the needs of each. [`crate::scenario_groups`] decides what runs in
-//! parallel.
+//! List of the scenarios, by group, with their needs. [`crate::scenario_groups`] decides which
+//! groups run in parallel.
 
 use libtest_mimic::Trial;
 
@@ -28,12 +28,15 @@ use crate::{
     xdp_relay_changes, xdp_relay_load, xdp_relay_sockets,
 };
 
-/// All of them, by the group that they run in.
+/// Returns all scenarios, by the group in which they run.
 pub(crate) fn groups() -> ScenarioGroups {
-    ScenarioGroups { measuring: measuring(), waiting: [peers(), operation()] }
+    ScenarioGroups {
+        measuring: measuring_scenarios(),
+        waiting: [peer_scenarios(), operation_scenarios()],
+    }
 }
 
-fn measuring() -> Vec<Trial> {
+fn measuring_scenarios() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
     all.extend(scenarios!(&[], retry: few_failures_are_retried));
     all.extend(lab_scenarios());
@@ -74,7 +77,7 @@ fn measuring() -> Vec<Trial> {
     all.extend(capture::all());
     all.extend(tshark_capture::all());
     all.extend(nts_ke_load::all());
-    all.extend(faulty_server::all());
+    all.extend(faulty_server::measuring());
     all.extend(load_interruption::all());
     all.extend(load_mix::all());
     all.extend(compliant_clients_ptp::all());
@@ -106,10 +109,10 @@ fn measuring() -> Vec<Trial> {
     all
 }
 
-fn peers() -> Vec<Trial> {
+fn peer_scenarios() -> Vec<Trial> {
     let mut all = Vec::new();
     for engine in Engine::ALL {
-        all.extend(named(engine, WAITING_ENGINE_SCENARIOS));
+        all.extend(engine_trials(engine, WAITING_ENGINE_SCENARIOS));
     }
     all.extend(server_nts::all());
     all.extend(server_leap::all());
@@ -126,12 +129,12 @@ fn peers() -> Vec<Trial> {
     all.extend(server_ptp_messages::all());
     all.extend(faulty_server::waiting());
     all.extend(unsynchronised_server::all());
-    // At a low rate, with patience.
+    // At a low rate, with long timeouts.
     all.extend(faulty_master::all());
     all
 }
 
-fn operation() -> Vec<Trial> {
+fn operation_scenarios() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], resource_leaks: an_orphan_is_found));
     all.extend(campaign_brokers::all());
     all.extend(campaign_control::all());
@@ -159,9 +162,9 @@ fn lab_scenarios() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, lab:
         links_can_be_changed,
         a_lab_without_ipv6_has_none,
-        nothing_outside_changes,
+        host_settings_stay_unchanged,
         a_named_lab_is_created_and_removed,
-        up_twice_is_refused,
+        a_duplicate_lab_name_is_refused,
         a_partial_lab_is_removed,
         an_interrupted_up_leaves_no_partial_lab,
         a_killed_holder_leaves_nothing,
@@ -233,7 +236,7 @@ fn differential_scenarios() -> Vec<Trial> {
 
 type EngineScenario = (&'static str, &'static [Need], fn(Engine) -> anyhow::Result<()>);
 
-/// What holds for either engine of the server, and waits for clients of others.
+/// Scenarios of either engine of the server that wait for clients of other implementations.
 const WAITING_ENGINE_SCENARIOS: [EngineScenario; 4] = [
     ("interop_clients::chronyd_reads_the_time_over_ipv4", CHRONYD, |engine| {
         interop_clients::chronyd_reads_the_time(engine, false)
@@ -253,7 +256,7 @@ const WAITING_ENGINE_SCENARIOS: [EngineScenario; 4] = [
     ),
 ];
 
-/// What else holds for either engine.
+/// Returns the measuring scenarios of one engine of the server.
 fn engine_scenarios(engine: Engine) -> Vec<Trial> {
     let list: [EngineScenario; 6] = [
         ("interop_clients::a_test_drift_is_served", ROOT, interop_clients::a_test_drift_is_served),
@@ -287,10 +290,10 @@ fn engine_scenarios(engine: Engine) -> Vec<Trial> {
         scenario(format!("raw_frames::ipv4_options_are_answered::{}", engine.name()), ROOT, {
             move || raw_frames::ipv4_options_are_answered(engine)
         });
-    named(engine, list).chain([options]).collect()
+    engine_trials(engine, list).chain([options]).collect()
 }
 
-fn named(
+fn engine_trials(
     engine: Engine,
     list: impl IntoIterator<Item = EngineScenario>,
 ) -> impl Iterator<Item = Trial> {
@@ -326,9 +329,9 @@ fn load_engine_scenarios() -> Vec<Trial> {
         udp_engine_counts_every_reply,
         random_sources_are_recognised,
         unanswered_requests_are_lost_at_the_server,
-        a_full_socket_is_found,
+        losses_at_a_full_socket_are_located,
         a_missing_return_route_is_named,
-        xdp_frames_that_do_not_arrive_choose_the_next_engine,
+        the_engine_falls_back_if_xdp_frames_do_not_arrive,
         a_closed_port_is_named,
         unreachable_targets_are_refused,
     ))
@@ -350,8 +353,8 @@ fn generator_scenarios() -> Vec<Trial> {
         requests_match_their_plan,
         requests_leave_at_their_intended_send_times,
         exponential_intervals_match_the_table,
-        buckets_are_the_same,
-        lateness_is_counted_in_the_same_buckets,
+        response_time_buckets_match_horolog_stats,
+        lateness_buckets_match_horolog_stats,
     ));
     all
 }
@@ -361,14 +364,14 @@ const CHRONYD_AND_CHRONYC: &[Need] =
 
 fn load_scenarios() -> Vec<Trial> {
     let mut all =
-        Vec::from(scenarios!(CHRONYD_AND_CHRONYC, load_accounting: chronyd_counts_the_same));
+        Vec::from(scenarios!(CHRONYD_AND_CHRONYC, load_accounting: generator_agrees_with_chronyd));
     for engine in Engine::ALL {
         let name = |of: &str| format!("load_accounting::{of}::{}", engine.name());
-        all.push(scenario(name("the_server_counts_the_same"), ROOT_AND_IPV6, move || {
-            load_accounting::the_server_counts_the_same(engine)
+        all.push(scenario(name("generator_agrees_with_the_server"), ROOT_AND_IPV6, move || {
+            load_accounting::generator_agrees_with_the_server(engine)
         }));
-        all.push(scenario(name("a_stopped_server_s_losses_are_found"), ROOT, move || {
-            load_accounting::a_stopped_server_s_losses_are_found(engine)
+        all.push(scenario(name("losses_of_a_stopped_server_are_located"), ROOT, move || {
+            load_accounting::losses_of_a_stopped_server_are_located(engine)
         }));
     }
     all.extend(scenarios!(ROOT, load_accounting:

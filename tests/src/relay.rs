@@ -1,6 +1,6 @@
-//! Scenarios of `horolog relay` in private hosts: receivers that check content, order and number of
-//! every copy while children come and go; relays of relays; multicast in and unicast out; children
-//! that are dead, or that a packet is too long for; tables that cannot be.
+//! Scenarios of `horolog relay` in lab hosts: content, order and number of all copies while
+//! children join and leave; relays of relays; multicast in and unicast out; dead children, and
+//! packets that are too long for a child's link; invalid tables.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -26,13 +26,12 @@ use crate::{ROOT, ROOT_AND_IPV6, relay, relay_lengths, scenarios};
 pub(crate) const PORT: u16 = 5_000;
 const RECEIVE_BYTES: usize = 16 << 20;
 pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
-/// Long enough for what is on its way to arrive, and for what should not come to come.
-pub(crate) const QUIET: Duration = Duration::from_millis(300);
+/// Time in which copies under way and unexpected copies would arrive.
+pub(crate) const QUIET_PERIOD: Duration = Duration::from_millis(300);
 
-/// A scenario for one engine or another.
+/// Scenario of one engine.
 type WithEngine = fn(&str) -> Result<()>;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, relay:
         an_invalid_table_is_refused,
@@ -54,13 +53,13 @@ pub(crate) fn all() -> Vec<Trial> {
         let run = move || copies_are_correct_while_children_join_and_leave(engine, false);
         all.push(scenario(name("copies_are_correct_while_children_join_and_leave"), ROOT, run));
         let run = move || copies_are_correct_while_children_join_and_leave(engine, true);
-        all.push(scenario(name("the_same_over_ipv6"), ROOT_AND_IPV6, run));
+        all.push(scenario(name("copies_are_correct_over_ipv6"), ROOT_AND_IPV6, run));
     }
     all.extend(relay_lengths::all());
     all
 }
 
-/// A relay in a host.
+/// Running relay, with the directory of its table and socket.
 pub(crate) struct Relay {
     pub(crate) running: RunningProgram,
     pub(crate) directory: TempDir,
@@ -116,13 +115,13 @@ impl Relay {
         children.find(|child| child.address == address).context("no such child")
     }
 
-    /// Packets of its first group that were refused for a reason.
+    /// Returns the number of packets of the first group that were refused for this reason.
     fn refused(&self, reason: &str) -> Result<u64> {
         Ok(self.listing()?.groups[0].refused.get(reason).copied().unwrap_or(0))
     }
 }
 
-/// A table of one group to which anybody of the lab may send.
+/// Returns a table of one group, to which every host of the lab may send.
 pub(crate) fn table(listen: impl Into<SocketAddr>, children: &[SocketAddr]) -> String {
     let children: Vec<String> = children.iter().map(|child| format!("\"{child}\"")).collect();
     format!(
@@ -134,7 +133,7 @@ pub(crate) fn table(listen: impl Into<SocketAddr>, children: &[SocketAddr]) -> S
     )
 }
 
-/// A socket with room for all that comes while a busy machine does something else.
+/// Returns a socket whose receive buffer bridges the delays of a busy machine.
 pub(crate) fn bind(host: &LabHost, at: SocketAddr) -> Result<UdpSocket> {
     let open = || -> io::Result<UdpSocket> {
         let socket = DatagramSocket::udp(at)?;
@@ -152,19 +151,19 @@ pub(crate) fn address(host: &LabHost, ipv6: bool) -> Result<IpAddr> {
     if ipv6 { Ok(port.ipv6.context("no IPv6 address")?.into()) } else { Ok(port.ipv4.into()) }
 }
 
-/// What a packet of a number is: its number and bytes that follow from it, of one of many lengths.
+/// Returns the payload of a numbered packet: the number, and bytes that follow from it.
 pub(crate) fn payload(number: u32) -> Vec<u8> {
     let length = 64 + (number as usize * 37) % 1_200;
     let filler = (0..length).map(|at| (number as usize + at) as u8);
     number.to_be_bytes().into_iter().chain(filler).collect()
 }
 
-/// Receives one packet, whole and right; its number.
-pub(crate) fn number(socket: &UdpSocket) -> Result<u32> {
+/// Receives one packet, which must be complete and correct; returns its number.
+pub(crate) fn receive_number(socket: &UdpSocket) -> Result<u32> {
     let mut buffer = [0; 2_048];
     let length = loop {
         match socket.recv(&mut buffer) {
-            // A signal came, and no packet.
+            // A signal interrupted the call.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             received => break received.context("a copy is missing")?,
         }
@@ -174,7 +173,7 @@ pub(crate) fn number(socket: &UdpSocket) -> Result<u32> {
     Ok(number)
 }
 
-/// Sends numbered packets, about `rate` in a second.
+/// Sends numbered packets, about `rate` per second.
 pub(crate) fn send(
     source: &UdpSocket,
     to: SocketAddr,
@@ -190,15 +189,15 @@ pub(crate) fn send(
     Ok(())
 }
 
-pub(crate) fn receives_nothing(socket: &UdpSocket) -> Result<()> {
-    socket.set_read_timeout(Some(QUIET))?;
-    ensure!(socket.recv(&mut [0; 2_048]).is_err(), "one copy too many");
+pub(crate) fn check_no_copy(socket: &UdpSocket) -> Result<()> {
+    socket.set_read_timeout(Some(QUIET_PERIOD))?;
+    ensure!(socket.recv(&mut [0; 2_048]).is_err(), "unexpected copy");
     Ok(())
 }
 
 fn copies_are_correct_while_children_join_and_leave(engine: &str, ipv6: bool) -> Result<()> {
     let (packets, rate) = if engine == "xdp" { (12_000, 6_000) } else { (4_000, 2_000) };
-    // The source at the first server, the relay in the middle, children at the other servers.
+    // The source is at the first server, the relay in the middle, the children at other servers.
     let lab = Lab::new(&LabConfig { hosts: 5, ipv6: true, ..LabConfig::default() })?;
     let port = &lab.client().interfaces[0];
     let near: IpAddr = if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() };
@@ -211,15 +210,15 @@ fn copies_are_correct_while_children_join_and_leave(engine: &str, ipv6: bool) ->
     let relay = Relay::start(lab.client(), &table(at, &children[..2]), &["--engine", engine])?;
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), ipv6)?, 0))?;
 
-    let comes_and_goes = children[2].to_string();
+    let changing_child = children[2].to_string();
     let changes = thread::scope(|scope| -> Result<u32> {
-        let stays: Vec<_> = sockets[..2]
+        let receivers: Vec<_> = sockets[..2]
             .iter()
             .map(|socket| {
                 scope.spawn(move || {
                     for expected in 0..packets {
-                        let received = number(socket)?;
-                        ensure!(received == expected, "{received} came instead of {expected}");
+                        let received = receive_number(socket)?;
+                        ensure!(received == expected, "received {received}, not {expected}");
                     }
                     Ok(())
                 })
@@ -228,35 +227,35 @@ fn copies_are_correct_while_children_join_and_leave(engine: &str, ipv6: bool) ->
         let sending = scope.spawn(|| send(&source, at, 0..packets, rate));
         let mut changes = 0;
         while !sending.is_finished() {
-            relay.control(&["add", "g", &comes_and_goes])?;
-            relay.control(&["remove", "g", &comes_and_goes])?;
+            relay.control(&["add", "g", &changing_child])?;
+            relay.control(&["remove", "g", &changing_child])?;
             changes += 1;
         }
         sending.join().ok().context("the source panicked")??;
-        for receiver in stays {
+        for receiver in receivers {
             receiver.join().ok().context("a receiver panicked")??;
         }
         Ok(changes)
     })?;
-    ensure!(changes > 2, "only {changes} changes while packets came");
-    // Who came and went has each copy whole, once and in order.
-    let guest = &sockets[2];
-    guest.set_read_timeout(Some(QUIET))?;
+    ensure!(changes > 2, "only {changes} changes while packets were sent");
+    // The child that joins and leaves has each copy complete, once and in order.
+    let changing_socket = &sockets[2];
+    changing_socket.set_read_timeout(Some(QUIET_PERIOD))?;
     let (mut last, mut received) = (None, 0);
-    while let Ok(number) = number(guest) {
-        ensure!(last < Some(number), "{number} came after {last:?}");
+    while let Ok(number) = receive_number(changing_socket) {
+        ensure!(last < Some(number), "received {number} after {last:?}");
         (last, received) = (Some(number), received + 1);
     }
-    ensure!(received > 0 && received < packets, "{received} copies for who came and went");
+    ensure!(received > 0 && received < packets, "{received} copies for the changing child");
     for (socket, child) in sockets.iter().zip(&children[..2]) {
-        receives_nothing(socket)?;
+        check_no_copy(socket)?;
         let child = relay.child(*child)?;
         ensure!(child.packets == u64::from(packets) && child.dropped.is_empty(), "{child:?}");
     }
     let group = &relay.listing()?.groups[0];
     ensure!(group.engine == engine && group.packets == u64::from(packets), "{group:?}");
     let text = relay.control(&["list", "--toml"])?;
-    ensure!(text.contains(&children[0].to_string()) && !text.contains(&comes_and_goes), "{text}");
+    ensure!(text.contains(&children[0].to_string()) && !text.contains(&changing_child), "{text}");
     Ok(())
 }
 
@@ -272,18 +271,18 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
         &table(listen, &[child]).replace("sources", &on),
         &["--metrics", "127.0.0.1:9105", "--engine", engine],
     )?;
-    // TTL 1, as multicast is sent unless told otherwise; by way of the only interface.
+    // TTL 1, the default of multicast; through the only interface.
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
     let groups = Prefix::new(Ipv4Addr::new(224, 0, 0, 0).into(), 4)?;
     lab.server().netlink()?.add_route(groups, None, lab.server().first_interface().index)?;
     send(&source, listen, 0..500, 5_000)?;
     for expected in 0..500 {
-        ensure!(number(&receiver)? == expected);
+        ensure!(receive_number(&receiver)? == expected);
     }
-    receives_nothing(&receiver)?;
-    // Another group at the same port is none of its business.
+    check_no_copy(&receiver)?;
+    // Packets to another group at the same port are not relayed.
     source.send_to(&payload(0), (Ipv4Addr::new(239, 1, 2, 4), PORT))?;
-    receives_nothing(&receiver)?;
+    check_no_copy(&receiver)?;
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 9_105));
     let mut stream = lab.client().run(|| TcpStream::connect(at))??;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
@@ -295,7 +294,7 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
     Ok(())
 }
 
-/// Two relays, the second a child of the first, and the first by mistake a child of the second.
+/// Two relays: the second is a child of the first and, by mistake, the first a child of the second.
 fn relays_feed_relays_and_loops_end(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let (upper, lower) = (lab.client(), lab.host(2));
@@ -306,30 +305,30 @@ fn relays_feed_relays_and_loops_end(engine: &str) -> Result<()> {
     let leaf = bind(lower, leaf_at)?;
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     let first = Relay::start(upper, &table(any, &[lower_at]), &["--engine", engine])?;
-    // Its leaf is on its own host, which only sockets reach.
+    // The leaf is on the host of its relay, where only sockets reach it.
     let second = Relay::start(lower, &table(lower_at, &[leaf_at]), &[])?;
     ensure!(first.listing()?.groups[0].engine == engine, "{:?}", first.listing()?);
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
     thread::scope(|scope| -> Result<()> {
         let sending = scope.spawn(|| send(&source, entry, 0..1_000, 5_000));
         for expected in 0..1_000 {
-            ensure!(number(&leaf)? == expected);
+            ensure!(receive_number(&leaf)? == expected);
         }
         sending.join().ok().context("the source panicked")?
     })?;
-    receives_nothing(&leaf)?;
+    check_no_copy(&leaf)?;
     ensure!(first.child(lower_at)?.packets == 1_000);
-    // Each has the other for a child now, and a child sends nothing that is relayed.
+    // Each relay is a child of the other now, and packets from a child are not relayed.
     second.control(&["add", "g", &upper_at.to_string()])?;
     send(&source, entry, 0..100, 5_000)?;
-    receives_nothing(&leaf)?;
+    check_no_copy(&leaf)?;
     let refused = second.refused("from-child")?;
     ensure!(refused == 100, "{refused} refused: {:?}", second.listing()?);
-    ensure!(first.child(lower_at)?.packets == 1_100, "what was refused came back");
-    // A source that is not on the list gets nothing through.
-    let stranger = bind(upper, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    stranger.send_to(&payload(0), (Ipv4Addr::LOCALHOST, PORT))?;
-    receives_nothing(&leaf)?;
+    ensure!(first.child(lower_at)?.packets == 1_100, "refused packets were relayed");
+    // Packets from a source that is not in the list are not relayed.
+    let unlisted = bind(upper, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    unlisted.send_to(&payload(0), (Ipv4Addr::LOCALHOST, PORT))?;
+    check_no_copy(&leaf)?;
     ensure!(first.refused("source")? == 1);
     Ok(())
 }
@@ -339,7 +338,7 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let alive = SocketAddr::new(address(lab.host(2), false)?, PORT);
     let receiver = bind(lab.host(2), alive)?;
-    // On the link, but nobody's: nobody says a MAC address for it.
+    // Addresses on the link that no host has, so that no MAC address resolves.
     let netlink = lab.client().netlink();
     let unresolved: Vec<SocketAddr> =
         (1..=40).map(|host| SocketAddr::from(([10, 77, 0, host], PORT))).collect();
@@ -360,8 +359,8 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     thread::scope(|scope| -> Result<()> {
         let sending = scope.spawn(|| send(&source, at, 0..PACKETS, 2_000));
         for expected in 0..PACKETS {
-            let received = number(&receiver)?;
-            ensure!(received == expected, "{received} came instead of {expected}");
+            let received = receive_number(&receiver)?;
+            ensure!(received == expected, "received {received} instead of {expected}");
         }
         sending.join().ok().context("the source panicked")?
     })?;
@@ -374,13 +373,13 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     );
     let listed = relay.child(nowhere)?;
     ensure!(listed.dropped.get("unreachable") == Some(&u64::from(PACKETS)), "{listed:?}");
-    // A packet that is too long for a child's link is its loss alone.
+    // A packet that is too long for a child's link is lost for this child only.
     lab.client().netlink()?.set_link_mtu(lab.client().interfaces[1].index, 600)?;
     thread::sleep(Duration::from_millis(1_500));
     let sizes = (0..100).filter(|one| payload(*one).len() + 28 > 600).count() as u64;
     send(&source, at, 0..100, 2_000)?;
     for expected in (0..100).filter(|one| payload(*one).len() + 28 <= 600) {
-        ensure!(number(&receiver)? == expected);
+        ensure!(receive_number(&receiver)? == expected);
     }
     let listed = relay.child(alive)?;
     ensure!(listed.dropped.get("too-large") == Some(&sizes), "{sizes}: {listed:?}");
@@ -404,13 +403,13 @@ fn an_invalid_table_is_refused() -> Result<()> {
         let directory = TempDir::new()?;
         let ready =
             Relay::spawn(lab.client(), &directory, &bad, &[])?.await_ready(TIMEOUT, || false);
-        let error = ready.err().context("a relay took a table that cannot be")?.to_string();
+        let error = ready.err().context("an invalid table was accepted")?.to_string();
         ensure!(error.contains(words) && error.starts_with("horolog: "), "{error} lacks {words}");
     }
     let directory = TempDir::new()?;
     let idle = Relay::spawn(lab.client(), &directory, &good, &["--engine=send", "--interface=lo"])?
         .await_ready(TIMEOUT, || false);
-    let error = idle.err().context("a flag that does nothing was taken")?.to_string();
+    let error = idle.err().context("a flag without effect was accepted")?.to_string();
     ensure!(error.contains("--interface is the ingress of XDP"), "{error}");
     let file = directory.path().join("table.toml");
     for (text, is_good) in [(&*good, true), (&*good.replace("\"g\"", "\"a b\""), false)] {
@@ -443,34 +442,34 @@ fn an_invalid_table_is_refused() -> Result<()> {
         ensure!(stderr.lines().count() == 1, "{stderr}");
     }
     ensure!(relay.listing()?.table == before);
-    // So does a file that went bad, be it no table or one that cannot be; and a good one is taken.
+    // A table file that became invalid, by syntax or content, changes nothing; a valid one does.
     let file = relay.directory.path().join("table.toml");
     let refused = relay.listing()?.changes_refused;
     let lacking = good.replace("listen = \"192.0.2.1", "listen = \"192.0.2.99");
     for (bad, count) in [("copy-rate = none", 1), (&lacking, 2)] {
         fs::write(&file, bad)?;
         signal_to(relay.running.pid(), "HUP")?;
-        eventually(|| Ok(relay.listing()?.changes_refused == refused + count))?;
-        ensure!(relay.listing()?.table == before, "{bad} was taken");
+        wait_until(|| Ok(relay.listing()?.changes_refused == refused + count))?;
+        ensure!(relay.listing()?.table == before, "accepted: {bad}");
     }
-    // Nobody writes to it: who opened it would wait, and be deaf to signals.
+    // A FIFO without a writer would block a relay that opened it, and no signal would be handled.
     fs::remove_file(&file)?;
     ensure!(Command::new("mkfifo").arg(&file).status()?.success(), "mkfifo");
     signal_to(relay.running.pid(), "HUP")?;
-    eventually(|| Ok(relay.listing()?.changes_refused == refused + 3))?;
+    wait_until(|| Ok(relay.listing()?.changes_refused == refused + 3))?;
     fs::remove_file(&file)?;
     fs::write(&file, good.replace("name = \"g\"", "name = \"new\""))?;
     signal_to(relay.running.pid(), "HUP")?;
-    eventually(|| Ok(relay.listing()?.table.groups[0].name == "new"))?;
+    wait_until(|| Ok(relay.listing()?.table.groups[0].name == "new"))?;
     ensure!(relay.listing()?.changes_refused == refused + 3);
     Ok(())
 }
 
-/// Waits until something is so.
-pub(crate) fn eventually(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+/// Waits until a condition holds.
+pub(crate) fn wait_until(mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
-    while !is_so()? {
-        ensure!(begun.elapsed() < TIMEOUT, "it did not come to that in time");
+    while !condition()? {
+        ensure!(begun.elapsed() < TIMEOUT, "the condition does not hold after {TIMEOUT:?}");
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
@@ -483,13 +482,13 @@ fn a_killed_relay_does_not_block_its_successor() -> Result<()> {
     let mut relay = Relay::start(lab.client(), &table(at, &[child]), &[])?;
     relay.running = {
         signal_to(relay.running.pid(), "KILL")?;
-        thread::sleep(QUIET);
-        ensure!(relay.socket().exists(), "what a killed relay leaves is its socket");
+        thread::sleep(QUIET_PERIOD);
+        ensure!(relay.socket().exists(), "a killed relay left no socket");
         Relay::spawn(lab.client(), &relay.directory, &table(at, &[child]), &[])?
     };
     let begun = Instant::now();
     while relay.listing().is_err() {
-        ensure!(begun.elapsed() < TIMEOUT, "it does not start again");
+        ensure!(begun.elapsed() < TIMEOUT, "the relay does not start again");
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())

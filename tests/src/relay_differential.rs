@@ -1,8 +1,8 @@
-//! One decision function, two engines: the same packets to a relay whose copies are sent by
-//! sockets, and to one whose copies the kernel makes as far as it can. Every child receives the
-//! same copies, and packets, refusals and copies have the same counts. What may differ is what
-//! neither promises: the identification of an IPv4 packet, an IPv6 flow label, and whether a packet
-//! that arrived without a UDP checksum leaves with one.
+//! Differential scenario of the two engines of a relay, which share one decision function: one
+//! relay sends all copies by sockets, the other lets the kernel make as many as it can. Both
+//! receive the same packets: every child has the same copies, and packets, refusals and copies have
+//! the same counts. Ignored are the identification of an IPv4 packet, an IPv6 flow label, and
+//! whether a packet that arrived without a UDP checksum leaves with one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,27 +21,27 @@ use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 
 use crate::mutated_frames;
 use crate::random::Random;
-use crate::relay::{GROUP, PORT, QUIET, Relay};
+use crate::relay::{GROUP, PORT, QUIET_PERIOD, Relay};
 use crate::xdp_relay::{FRAME_BYTES, send};
 
 const FRAMES: usize = 1_500;
-/// Sent at once; a ring of a virtual link holds all their copies.
-const TOGETHER: usize = 10;
+/// Packets sent at once; a ring of a veth holds all their copies.
+const BATCH_LEN: usize = 10;
 const SEED: u64 = 0x7265_6c61_7923;
-/// Of a group of one address, of all addresses, and of a multicast group.
+/// Ports of a group of one address, of all addresses, and of a multicast group.
 const PORTS: [u16; 3] = [PORT, PORT + 1, PORT + 2];
 const SOURCE_PORT: u16 = 4_000;
 const CHILD_PORT: u16 = 6_000;
 const RECEIVE_BUFFER: usize = 16 << 20;
 
-/// A relay, and who sends to it.
-struct Side {
+/// Lab with a relay of one engine.
+struct RelayTestbed {
     lab: Lab,
     relay: Relay,
     ipv6: bool,
 }
 
-impl Side {
+impl RelayTestbed {
     fn new(engine: &str, ipv6: bool) -> Result<Self> {
         let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
         let near = &lab.client().interfaces[0];
@@ -88,7 +88,7 @@ impl Side {
         ipv6.unwrap_or(port.ipv4.into())
     }
 
-    /// A packet as it might come, at random.
+    /// Returns a random packet, valid or not.
     fn frame(&self, number: u32, random: &mut Random) -> Vec<u8> {
         let port = random.within(0..=2) as usize;
         let many: IpAddr =
@@ -101,25 +101,26 @@ impl Side {
             _ => {}
         }
         let server = self.address(1);
-        let stranger: IpAddr = match server {
+        let unlisted: IpAddr = match server {
             IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 200).into(),
             IpAddr::V6(_) => [0x2001, 0xdb8, 0x8000, 0, 0, 0, 0, 9].into(),
         };
         let source = match random.within(0..=11) {
-            0 => SocketAddr::new(stranger, SOURCE_PORT),
+            0 => SocketAddr::new(unlisted, SOURCE_PORT),
             1 => SocketAddr::new(self.address(2), CHILD_PORT),
             2 => SocketAddr::new(self.address(2), SOURCE_PORT),
             3 => SocketAddr::new(self.address(0), SOURCE_PORT),
             4 => SocketAddr::new(self.address(0), PORTS[1]),
-            5 => {
-                SocketAddr::new(mutated_frames::unanswerable(self.address(0), random), SOURCE_PORT)
-            }
+            5 => SocketAddr::new(
+                mutated_frames::unanswerable_source(self.address(0), random),
+                SOURCE_PORT,
+            ),
             6 => SocketAddr::new(server, PORTS[1]),
             _ => SocketAddr::new(server, SOURCE_PORT),
         };
         match random.within(0..=31) {
             0 | 1 => mac = [2, 9, 9, 9, 9, 9],
-            // One host by its IP address, all by that of the link.
+            // Unicast by its IP address, broadcast by its MAC address.
             2 if port != 2 => mac = [0xff; 6],
             _ => {}
         }
@@ -136,21 +137,21 @@ impl Side {
         let mut frame = vec![0; builder.headers_len() + payload.len()];
         builder.emit(&payload, &mut frame);
         let frame = mutated_frames::other_header_fields(frame, random);
-        self.odd(frame, random)
+        self.mutate(frame, random)
     }
 
-    /// Some packets are odd in one way or another.
-    fn odd(&self, mut frame: Vec<u8>, random: &mut Random) -> Vec<u8> {
+    /// Changes some packets into unusual or invalid ones.
+    fn mutate(&self, mut frame: Vec<u8>, random: &mut Random) -> Vec<u8> {
         let hops = LINK_LEN + if self.ipv6 { 7 } else { 8 };
         let kind = random.within(0..=15);
         if kind < 3 {
             frame[hops] = kind as u8;
         }
         if !self.ipv6 {
-            mutated_frames::mend(&mut frame);
+            mutated_frames::update_ipv4_checksum(&mut frame);
         }
         match kind {
-            3 => mutated_frames::tagged(frame, random),
+            3 => mutated_frames::add_vlan_tag(frame, random),
             4 => mutated_frames::wrong_length(frame, random),
             5 => mutated_frames::other_protocol(frame, random),
             6 => [frame, vec![0; 3]].concat(),
@@ -168,7 +169,7 @@ impl Side {
         let open = |host: usize| {
             let near = &self.lab.client().interfaces[host - 1];
             let source = near.ipv6.map(IpAddr::from).filter(|_| self.ipv6);
-            // Groups of one address send from there; others from that of the way out.
+            // Groups of one address send from there; others from the address of the egress.
             let networks = [self.address(0), source.unwrap_or(near.ipv4.into())];
             let host = self.lab.host(host);
             networks.map(|source| {
@@ -191,7 +192,7 @@ impl Side {
         [2, 3].into_iter().flat_map(open).collect()
     }
 
-    /// What came of the packets: each copy with how often it came, and what was counted.
+    /// Sends the packets; returns each copy with its count, and the listing of the relay.
     fn outcome(&self, frames: &[Vec<u8>]) -> Result<(BTreeMap<Vec<u8>, usize>, RelayListing)> {
         let mut receivers = self.receivers()?;
         let server = self.lab.server();
@@ -202,16 +203,16 @@ impl Side {
             )
         };
         let mut sender = server.run(open)??;
-        for together in frames.chunks(TOGETHER) {
+        for together in frames.chunks(BATCH_LEN) {
             send(&mut sender, together)?;
             thread::sleep(Duration::from_millis(3));
         }
         let mut copies = BTreeMap::new();
         let mut batch = Batch::new(64, FRAME_BYTES);
         for receiver in &mut receivers {
-            while receiver.receive(&mut batch, QUIET)? > 0 {
+            while receiver.receive(&mut batch, QUIET_PERIOD)? > 0 {
                 for packet in batch.iter() {
-                    *copies.entry(plain(packet.bytes)?).or_default() += 1;
+                    *copies.entry(comparable(packet.bytes)?).or_default() += 1;
                 }
             }
         }
@@ -219,14 +220,15 @@ impl Side {
     }
 }
 
-/// A copy without what may differ. What sockets send over a virtual link has no UDP checksum yet.
-fn plain(frame: &[u8]) -> Result<Vec<u8>> {
+/// Returns a copy without what may differ. Copies of sockets have no complete UDP checksum on a
+/// veth.
+fn comparable(frame: &[u8]) -> Result<Vec<u8>> {
     let udp = UdpFrame::parse(frame).map_err(|error| anyhow!("{error:?}: {frame:02x?}"))?;
-    // What fills up the least frame is no part of the packet.
+    // Padding to the minimum length of a frame is no part of the packet.
     let frame = &frame[..frame.len() - udp.trailer_len];
     let (ipv4, mut plain) = (udp.source.is_ipv4(), frame.to_vec());
     let checksum = if ipv4 {
-        // The identification, and the checksum that it is part of.
+        // The identification, and the checksum that covers it.
         plain[LINK_LEN + 4..][..2].fill(0);
         plain[LINK_LEN + 10..][..2].fill(0);
         LINK_LEN + 26
@@ -239,23 +241,23 @@ fn plain(frame: &[u8]) -> Result<Vec<u8>> {
     Ok(plain)
 }
 
-/// Both engines get the same packets, whatever they are.
+/// Both engines make the same copies of the same packets.
 pub(crate) fn both_engines_decide_alike() -> Result<()> {
     for ipv6 in [false, true] {
-        let sockets = Side::new("sendmmsg", ipv6)?;
+        let sockets = RelayTestbed::new("sendmmsg", ipv6)?;
         let mut random = Random::new(SEED);
         let frames: Vec<_> =
             (0..FRAMES).map(|number| sockets.frame(number as u32, &mut random)).collect();
         let (expected, listed) = sockets.outcome(&frames)?;
         drop(sockets);
-        let kernel = Side::new("xdp", ipv6)?;
+        let kernel = RelayTestbed::new("xdp", ipv6)?;
         let (received, counted) = kernel.outcome(&frames)?;
         ensure!(expected.len() > FRAMES, "only {} copies", expected.len());
-        for (copies, others, whose) in
-            [(&expected, &received, "sockets'"), (&received, &expected, "kernel's")]
+        for (copies, others, engine) in
+            [(&expected, &received, "socket"), (&received, &expected, "XDP")]
         {
             let odd = copies.iter().find(|(copy, count)| others.get(*copy) != Some(*count));
-            ensure!(odd.is_none(), "the {whose} alone: {odd:02x?}\n{listed:?}\n{counted:?}");
+            ensure!(odd.is_none(), "{engine} engine alone: {odd:02x?}\n{listed:?}\n{counted:?}");
         }
         for (one, other) in listed.groups.iter().zip(&counted.groups) {
             let of = |group: &horolog_relay::GroupListing| {
@@ -263,7 +265,7 @@ pub(crate) fn both_engines_decide_alike() -> Result<()> {
             };
             ensure!(of(one) == of(other), "by sockets {one:?}\nin the kernel {other:?}");
             let refused = ["source", "from-child"].map(|reason| one.refused.contains_key(reason));
-            ensure!(refused == [true; 2], "the packets were too plain: {one:?}");
+            ensure!(refused == [true; 2], "too few reasons of refusals: {one:?}");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Scenarios of `horolog relay` with datagrams of all lengths, up to those that go in fragments.
+//! Scenarios of `horolog relay` with datagrams of all lengths, including those sent in fragments.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,28 +6,27 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use libtest_mimic::Trial;
 
-use crate::relay::{PORT, Relay, address, bind, receives_nothing, table};
+use crate::relay::{PORT, Relay, address, bind, check_no_copy, table};
 use crate::{ROOT_AND_IPV6, relay_lengths, scenarios};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT_AND_IPV6, relay_lengths: datagrams_of_any_length_arrive_whole))
 }
 
-/// Up to the longest datagram of each family, by each engine; a group that must not fragment drops
-/// what its child's way does not take.
+/// Datagrams up to the longest of each IP version arrive, with every engine; a group that must not
+/// fragment drops those that exceed the MTU of the child's route.
 fn datagrams_of_any_length_arrive_whole() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ipv6: true, ..LabConfig::default() })?;
     for (ipv6, fits, longest) in [(false, 1_472, 65_507), (true, 1_452, 65_487)] {
         for engine in ["send", "sendmmsg", "xdp"] {
             let context = || format!("{engine}, IPv6 {ipv6}");
-            relay_lengths(&lab, ipv6, engine, [fits, longest]).with_context(context)?;
+            check_lengths(&lab, ipv6, engine, [fits, longest]).with_context(context)?;
         }
     }
     Ok(())
 }
 
-fn relay_lengths(lab: &Lab, ipv6: bool, engine: &str, [fits, longest]: [usize; 2]) -> Result<()> {
+fn check_lengths(lab: &Lab, ipv6: bool, engine: &str, [fits, longest]: [usize; 2]) -> Result<()> {
     let port = &lab.client().interfaces[0];
     let near: IpAddr = if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() };
     let (at, whole) = (SocketAddr::new(near, PORT), SocketAddr::new(near, PORT + 1));
@@ -46,10 +45,10 @@ fn relay_lengths(lab: &Lab, ipv6: bool, engine: &str, [fits, longest]: [usize; 2
         ensure!(received[..got] == sent, "{got} bytes of {length}");
         source.send_to(&sent, whole)?;
         if length <= fits {
-            ensure!(receiver.recv(&mut received)? == length, "{length} bytes in one piece");
+            ensure!(receiver.recv(&mut received)? == length, "not {length} bytes unfragmented");
         }
     }
-    receives_nothing(&receiver)?;
+    check_no_copy(&receiver)?;
     let listing = relay.listing()?;
     let of = |group: usize| &listing.groups[group].children[0];
     ensure!((of(0).packets, of(0).dropped.len()) == (7, 0), "{listing:?}");

@@ -1,5 +1,5 @@
-//! Scenarios of changes around a running relay: interfaces that are recreated, programs that occupy
-//! one for a time, tables with other addresses or higher rates, and slow changes.
+//! Scenarios of changes around a running relay: recreated interfaces, programs that occupy one for
+//! a time, tables with other addresses or higher rates, and slow changes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,20 +17,21 @@ use libtest_mimic::Trial;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
 use crate::relay::{
-    GROUP, PORT, QUIET, Relay, address, bind, eventually, number, receives_nothing, send, table,
+    GROUP, PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, receive_number, send, table,
+    wait_until,
 };
 use crate::scenario::scenario;
 use crate::{ROOT, relay_lifecycle, scenarios};
 
 const CHILD_PORT: u16 = 6_000;
-/// A group of the link.
+/// Link-local IPv6 multicast group.
 const LINK_GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
-/// Longer than a change of many groups takes.
-const CHANGED: Duration = Duration::from_mins(1);
-/// Longer than a relay takes to see that an interface has changed.
+/// Timeout of a change of many groups.
+const CHANGE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time after which a relay has detected that an interface has changed.
 const DETECTION_TIME: Duration = Duration::from_millis(1_500);
 
-/// Those that use the machine.
+/// Returns the scenarios that measure.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::new();
     for engine in ["sendmmsg", "xdp"] {
@@ -43,12 +44,12 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// Those that wait.
+/// Returns the scenarios that wait.
 pub(crate) fn waiting() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, relay_lifecycle:
         an_occupied_interface_is_retried,
         a_listing_does_not_wait_for_a_change,
-        a_slow_change_is_waited_for,
+        a_command_waits_for_a_slow_change,
     ));
     for ipv6 in [false, true] {
         let name = if ipv6 { "of_the_link" } else { "of_ipv4" };
@@ -58,29 +59,29 @@ pub(crate) fn waiting() -> Vec<Trial> {
     all
 }
 
-/// Has a relay take another table file.
+/// Replaces the table file of a relay, and waits until it is applied.
 fn reload(relay: &Relay, table: &str) -> Result<()> {
     fs::write(relay.directory.path().join("table.toml"), table)?;
     let wanted = RoutingTableSpec::parse(table)?;
     signal_to(relay.running.pid(), "HUP")?;
-    eventually(|| Ok(relay.listing()?.table == wanted))
+    wait_until(|| Ok(relay.listing()?.table == wanted))
         .with_context(|| format!("not reloaded: {table}"))?;
-    // The table is shown before the kernel's programs have it; an answer to this comes after.
+    // The listing shows a table before the BPF programs have it; this response comes after them.
     let mut command = Command::new(binary()?);
     command.args(["relay", "remove", "g", "203.0.113.1:9", "--socket"]).arg(relay.socket());
-    run_to_end(&mut command, CHANGED).map(drop)
+    run_to_end(&mut command, CHANGE_TIMEOUT).map(drop)
 }
 
-/// All of these packets come, in order, and nothing else.
-fn all_arrive(socket: &UdpSocket, numbers: std::ops::Range<u32>) -> Result<()> {
+/// Checks that exactly these packets arrive, in order.
+fn check_arrival(socket: &UdpSocket, numbers: std::ops::Range<u32>) -> Result<()> {
     for expected in numbers {
-        let received = number(socket)?;
-        ensure!(received == expected, "{received} came instead of {expected}");
+        let received = receive_number(socket)?;
+        ensure!(received == expected, "received {received} instead of {expected}");
     }
-    receives_nothing(socket)
+    check_no_copy(socket)
 }
 
-/// A link as it was before, made anew: its interface has another index.
+/// Deletes and recreates a link, so that its interfaces have other indexes.
 fn recreate_link(near: &LabHost, far: &LabHost) -> Result<()> {
     let (one, other) = (&near.interfaces[0], far.first_interface());
     near.netlink()?.delete_link(one.index)?;
@@ -102,12 +103,12 @@ fn recreate_link(near: &LabHost, far: &LabHost) -> Result<()> {
         Ok(index)
     };
     let index = set_up(near.netlink()?, one)?;
-    ensure!(index != one.index, "the index is the same");
+    ensure!(index != one.index, "the index did not change");
     set_up(far.netlink()?, other)?;
     Ok(())
 }
 
-/// Sends to multicast groups leave a host by its only link.
+/// Routes packets to multicast groups through the only link of a host.
 fn route_groups(host: &LabHost) -> Result<()> {
     let index = host.netlink()?.link_by_name(&host.first_interface().name)?.index;
     let groups = Prefix::new(Ipv4Addr::new(224, 0, 0, 0).into(), 4)?;
@@ -140,20 +141,20 @@ fn a_group_is_joined_again(ipv6: bool) -> Result<()> {
             IpAddr::V6(ip) => SocketAddrV6::new(ip, PORT, 0, index).into(),
         };
         send(&source, to, numbers.clone(), 2_000)?;
-        all_arrive(&receiver, numbers)
+        check_arrival(&receiver, numbers)
     };
     exchange(0..100)?;
     let other = bind(lab.host(2), other_child)?;
     let source = bind(lab.host(2), SocketAddr::new(other_child.ip(), 0))?;
     thread::scope(|scope| -> Result<()> {
-        // The other group gets each of its packets once all the while.
+        // The other group receives each of its packets once meanwhile.
         let sending = scope.spawn(|| send(&source, other_at, 0..8_000, 1_500));
-        let receiving = scope.spawn(|| all_arrive(&other, 0..8_000));
+        let receiving = scope.spawn(|| check_arrival(&other, 0..8_000));
         let gone = || Ok(relay.listing()?.groups[0].interface_missing);
         let remade = scope.spawn(|| recreate_link(host, far));
-        eventually(gone).context("that the interface is gone is not told")?;
-        remade.join().ok().context("making the link panicked")??;
-        eventually(|| Ok(!gone()?)).context("not joined anew")?;
+        wait_until(gone).context("the missing interface is not reported")?;
+        remade.join().ok().context("recreating the link panicked")??;
+        wait_until(|| Ok(!gone()?)).context("the group is not joined again")?;
         sending.join().ok().context("the source panicked")??;
         receiving.join().ok().context("the receiver panicked")?
     })?;
@@ -162,7 +163,7 @@ fn a_group_is_joined_again(ipv6: bool) -> Result<()> {
     Ok(())
 }
 
-/// One interface has one program: a relay whose interface another one has, uses it once that ends.
+/// An interface has one XDP program: a relay uses an occupied interface once the other relay ends.
 fn an_occupied_interface_is_retried() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let host = lab.client();
@@ -179,13 +180,13 @@ fn an_occupied_interface_is_retried() -> Result<()> {
         ensure!(engine(&second)? == "sendmmsg", "{:?}", second.listing()?);
         drop(first);
         if by_a_change {
-            thread::sleep(QUIET);
+            thread::sleep(QUIET_PERIOD);
             second.control(&["add", "g", &SocketAddr::new(child.ip(), 7_000).to_string()])?;
             ensure!(engine(&second)? == "xdp", "{:?}", second.listing()?);
         } else {
-            // It is asked every ten seconds.
+            // The relay retries every ten seconds.
             thread::sleep(Duration::from_secs(5));
-            eventually(|| Ok(engine(&second)? == "xdp"))
+            wait_until(|| Ok(engine(&second)? == "xdp"))
                 .with_context(|| format!("{:?}", second.listing()))?;
         }
     }
@@ -206,7 +207,7 @@ fn a_raised_rate_applies_at_once(engine: &str) -> Result<()> {
         let relay = Relay::start(lab.client(), &text, &["--engine", engine])?;
         ensure!(relay.listing()?.groups[0].engine == engine, "{:?}", relay.listing()?);
         send(&source, at, 0..1_200, 5_000)?;
-        thread::sleep(QUIET);
+        thread::sleep(QUIET_PERIOD);
         let refused = relay.listing()?.groups[0].refused.get(reason).copied();
         ensure!(refused > Some(100), "{refused:?} refused by {reason}");
         receiver.set_nonblocking(true)?;
@@ -215,13 +216,14 @@ fn a_raised_rate_applies_at_once(engine: &str) -> Result<()> {
         receiver.set_read_timeout(Some(TIMEOUT))?;
         reload(&relay, &fast)?;
         send(&source, at, 2_000..2_200, 5_000)?;
-        all_arrive(&receiver, 2_000..2_200).with_context(|| format!("{:?}", relay.listing()))?;
+        check_arrival(&receiver, 2_000..2_200).with_context(|| format!("{:?}", relay.listing()))?;
         receiver.set_read_timeout(Some(TIMEOUT))?;
     }
     Ok(())
 }
 
-/// From all addresses to one of them and back, at one port; and both at once, as two groups.
+/// A group changes from all addresses to one of them and back, at one port; and both are served at
+/// once, as two groups.
 fn addresses_of_a_group_are_added_and_removed(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
     let ports = &lab.client().interfaces;
@@ -258,16 +260,16 @@ fn addresses_of_a_group_are_added_and_removed(engine: &str) -> Result<()> {
             for (index, receiver) in receivers.iter().enumerate() {
                 receiver.set_read_timeout(Some(TIMEOUT))?;
                 let numbers = if to == Some(index) { numbers.clone() } else { 0..0 };
-                all_arrive(receiver, numbers).with_context(|| format!("{at} by {text}"))?;
+                check_arrival(receiver, numbers).with_context(|| format!("{at} by {text}"))?;
             }
             first += 50;
         }
     }
-    ensure!(relay.listing()?.changes_refused == 5, "the refused questions of `reload` alone");
+    ensure!(relay.listing()?.changes_refused == 5, "changes refused beside those of `reload`");
     Ok(())
 }
 
-/// A change of many groups takes the kernel's programs seconds; who asks meanwhile is answered.
+/// A change of many groups takes seconds in the BPF programs; listings are answered meanwhile.
 fn a_listing_does_not_wait_for_a_change() -> Result<()> {
     const GROUPS: u16 = 256;
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
@@ -300,7 +302,7 @@ fn a_listing_does_not_wait_for_a_change() -> Result<()> {
             longest = longest.max(requested_at.elapsed());
         }
         let took = changing.join().ok().context("the change panicked")??;
-        ensure!(took > Duration::from_secs(1), "too fast to tell: {took:?}");
+        ensure!(took > Duration::from_secs(1), "the change was too fast to measure: {took:?}");
         ensure!(longest < took / 3, "{longest:?} of {took:?}");
         Ok(())
     })?;
@@ -310,8 +312,8 @@ fn a_listing_does_not_wait_for_a_change() -> Result<()> {
     Ok(())
 }
 
-/// A relay that does not get to it for longer than usual.
-fn a_slow_change_is_waited_for() -> Result<()> {
+/// A command waits for its change while the relay is stopped for longer than the usual timeout.
+fn a_command_waits_for_a_slow_change() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = SocketAddr::from((lab.client().first_interface().ipv4, PORT));
     let child = |port| anyhow::Ok(SocketAddr::new(address(lab.server(), false)?, port));
@@ -325,7 +327,7 @@ fn a_slow_change_is_waited_for() -> Result<()> {
         });
         thread::sleep(Duration::from_secs(12));
         signal_to(relay.running.pid(), "CONT")?;
-        let output = adding.join().ok().context("the asker panicked")??;
+        let output = adding.join().ok().context("the command panicked")??;
         ensure!(output.status.success(), "{output:?}");
         Ok(())
     })?;

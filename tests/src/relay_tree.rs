@@ -1,6 +1,6 @@
-//! Scenarios of `horolog relay tree`: trees of real relays are measured, and are as the model says
-//! in what it says of their order; a tree that was made from pairs is read again; what is wrong is
-//! said; a run that is killed leaves nothing.
+//! Scenarios of `horolog relay tree`: trees of real relays are measured, and the order of their
+//! delays agrees with the model; a tree built from pairs is read again; invalid trees are refused;
+//! a killed measurement leaves nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,12 +18,11 @@ use tempfile::TempDir;
 use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::{ROOT, relay_tree, scenarios};
 
-/// Long enough to measure a small tree on a busy machine.
-const MEASURING: Duration = Duration::from_secs(90);
-/// Between the model and what is measured on a few cores that all nodes share, either way.
+/// Timeout of a measurement of a small tree on a busy machine.
+const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(90);
+/// Largest ratio, either way, of model and measurement on a few cores that all nodes share.
 const RATIO_MAX: f64 = 6.0;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, relay_tree:
         a_tree_of_relays_is_measured,
@@ -37,40 +36,40 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-fn tree(arguments: &[&str]) -> Result<Output> {
-    run_to_end(Command::new(binary()?).args(["relay", "tree"]).args(arguments), MEASURING)
+fn run_tree(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["relay", "tree"]).args(arguments), MEASUREMENT_TIMEOUT)
 }
 
-fn result(arguments: &[&str]) -> Result<RelayTreeResult> {
-    let output = tree(&[arguments, &["--json", "-"]].concat())?;
+fn tree_result(arguments: &[&str]) -> Result<RelayTreeResult> {
+    let output = run_tree(&[arguments, &["--json", "-"]].concat())?;
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn measured(engine: &RelayTreeEngineDelays) -> Result<&RelayTreeMeasurement> {
+fn measurement_of(engine: &RelayTreeEngineDelays) -> Result<&RelayTreeMeasurement> {
     engine.measured.as_ref().context("an engine was not measured")
 }
 
-/// The median of each node, in ns.
+/// Returns the median delay of each node, in ns.
 fn medians(engine: &RelayTreeEngineDelays) -> Result<Vec<f64>> {
-    let nodes = measured(engine)?.nodes.iter();
+    let nodes = measurement_of(engine)?.nodes.iter();
     let median = |node: &Option<horolog_record::Distribution>| {
         node.as_ref().map(|node| node.p50 as f64).context("a node was not reached")
     };
     nodes.map(median).collect()
 }
 
-fn stands_to(ratio: f64) -> bool {
+fn is_near_model(ratio: f64) -> bool {
     (1.0 / RATIO_MAX..=RATIO_MAX).contains(&ratio)
 }
 
 fn a_tree_of_relays_is_measured() -> Result<()> {
     let arguments = ["--degree", "3", "--depth", "2", "--measure", "--packets", "300"];
-    let result = result(&arguments)?;
+    let result = tree_result(&arguments)?;
     ensure!(result.nodes.len() == 13 && result.engines.len() == 2);
     for engine in &result.engines {
         let (name, medians) = (&engine.name, medians(engine)?);
-        let measured = measured(engine)?;
+        let measured = measurement_of(engine)?;
         ensure!(measured.lost == 0, "{name}: {} copies lost", measured.lost);
         let packets = measured.nodes.iter().flatten().all(|node| node.count == 300);
         ensure!(packets, "{name}: not all packets counted");
@@ -80,25 +79,26 @@ fn a_tree_of_relays_is_measured() -> Result<()> {
             let Some(parent) = node.parent else { continue };
             ensure!(medians[at] > medians[parent], "{name}: node {at} before its parent");
         }
-        // One relay serves them one after another.
+        // A relay serves its children one after another.
         ensure!(medians[1] < medians[3], "{name}: {medians:?}");
-        let tree = measured.tree_ns.context("no D")? / engine.tree_ns;
+        let tree = measured.tree_ns.context("no tree delay")? / engine.tree_ns;
         let mean = measured.mean_ns.context("no mean")? / engine.mean_ns;
-        ensure!(stands_to(tree) && stands_to(mean), "{name}: D {tree} ×, mean {mean} × the model");
+        let is_near = is_near_model(tree) && is_near_model(mean);
+        ensure!(is_near, "{name}: tree delay {tree} ×, mean {mean} × the model");
     }
     let gain = result.gain.context("no gain")?;
     ensure!(gain.measured_tree_ns.is_some() && gain.regular.broken.is_empty(), "{gain:?}");
     Ok(())
 }
 
-/// Eight relays, each a child of the one before, and one with two children.
+/// A chain of eight relays is slower than one relay with two children.
 fn a_long_chain_is_slower_than_a_pair_as_modelled() -> Result<()> {
     for engine in ["send", "xdp"] {
         let of = |degree, depth| -> Result<(f64, f64)> {
             let form = ["--degree", degree, "--depth", depth, "--measure", "--packets", "300"];
-            let result = result(&[&form[..], &["--engine", engine]].concat())?;
+            let result = tree_result(&[&form[..], &["--engine", engine]].concat())?;
             let engine = result.engines.first().context("no engine")?;
-            Ok((engine.tree_ns, measured(engine)?.tree_ns.context("no D")?))
+            Ok((engine.tree_ns, measurement_of(engine)?.tree_ns.context("no tree delay")?))
         };
         let (chain, pair) = (of("1", "8")?, of("2", "1")?);
         ensure!(chain.0 > pair.0, "{engine}: by the model {} and {}", chain.0, pair.0);
@@ -107,10 +107,10 @@ fn a_long_chain_is_slower_than_a_pair_as_modelled() -> Result<()> {
     Ok(())
 }
 
-/// The network namespaces of a process's threads.
+/// Returns the network namespaces of a process's threads.
 fn namespaces(process: &Path) -> BTreeSet<PathBuf> {
     let tasks = fs::read_dir(process.join("task")).into_iter().flatten();
-    // One that has ended meanwhile has none.
+    // A thread that has ended meanwhile has none.
     tasks.filter_map(|task| fs::read_link(task.ok()?.path().join("ns/net")).ok()).collect()
 }
 
@@ -121,8 +121,8 @@ fn a_killed_measurement_leaves_nothing() -> Result<()> {
     let process = Path::new("/proc").join(running.pid().to_string());
     let own = namespaces(Path::new("/proc/self"));
     let private = || namespaces(&process).difference(&own).cloned().collect::<BTreeSet<_>>();
-    // Its relays' threads are in hosts of their own.
-    running.await_ready(MEASURING, || !private().is_empty())?;
+    // The threads of its relays are in lab hosts.
+    running.await_ready(MEASUREMENT_TIMEOUT, || !private().is_empty())?;
     let private = private();
     drop(running);
     let begun = Instant::now();
@@ -131,7 +131,7 @@ fn a_killed_measurement_leaves_nothing() -> Result<()> {
         Ok(all.any(|process| !namespaces(&process).is_disjoint(&private)))
     };
     while is_left()? {
-        ensure!(begun.elapsed() < TIMEOUT, "processes are left in private hosts");
+        ensure!(begun.elapsed() < TIMEOUT, "processes remain in lab hosts");
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
@@ -153,20 +153,20 @@ fn a_tree_from_pairs_is_read_again() -> Result<()> {
     let file = directory.path().join("tree.toml");
     let file = file.to_string_lossy();
     let form = ["--pairwise", &*pairs, "--degree-max", "2", "--toml", &*file];
-    let made = result(&[&form[..], &TIMES].concat())?;
+    let made = tree_result(&[&form[..], &TIMES].concat())?;
     ensure!(made.shapes.len() == 3, "{:?}", made.shapes);
     let [compact, star, chain] = &made.shapes[..] else { return Ok(()) };
     ensure!(compact.degree_max <= 2 && compact.tree_ns <= star.tree_ns.min(chain.tree_ns));
-    let read = result(&[&*file])?;
+    let read = tree_result(&[&*file])?;
     ensure!(read.nodes.len() == 5 && read.engines[0].name == "user-space");
     let apart = (read.engines[0].tree_ns - made.engines[0].tree_ns).abs();
-    ensure!(apart < 1.0, "D differs by {apart} ns");
+    ensure!(apart < 1.0, "the tree delay differs by {apart} ns");
     Ok(())
 }
 
-/// A refusal in one line with these words, and the status of wrong usage.
-fn refused(arguments: &[&str], words: &str) -> Result<()> {
-    let output = tree(arguments)?;
+/// Checks that a command is refused as wrong usage, in one line that contains `words`.
+fn check_refused(arguments: &[&str], words: &str) -> Result<()> {
+    let output = run_tree(arguments)?;
     let stderr = String::from_utf8(output.stderr)?;
     ensure!(output.status.code() == Some(2), "{arguments:?}: {:?}", output.status);
     let is_line = stderr.starts_with("horolog: ") && stderr.lines().count() == 1;
@@ -196,21 +196,21 @@ fn an_invalid_tree_is_refused() -> Result<()> {
         let text = format!("nodes = [\"a\", \"b\", \"c\"]\n{edges}");
         let path = write(&directory, name, &text)?;
         ensure!(Path::new(&path).is_file());
-        refused(&[&[&*path][..], &TIMES].concat(), words)?;
+        check_refused(&[&[&*path][..], &TIMES].concat(), words)?;
     }
     let many: Vec<&str> = [&["--degree", "2", "--depth", "40"][..], &TIMES].concat();
-    refused(&many, "40 levels below the root exceed")?;
-    refused(&["--degree", "2", "--depth", "2"], "no processing time of a node given")?;
-    refused(&["--degree", "8", "--depth", "2", "--measure"], "exceed the lab")?;
+    check_refused(&many, "40 levels below the root exceed")?;
+    check_refused(&["--degree", "2", "--depth", "2"], "no processing time of a node given")?;
+    check_refused(&["--degree", "8", "--depth", "2", "--measure"], "exceed the lab")?;
     let twice = ["--degree", "2", "--depth", "2", "--measure", "--engine", "send,send"];
-    refused(&twice, "one engine, or two different ones")?;
+    check_refused(&twice, "one engine, or two different ones")?;
     let pairs = write(&directory, "pairs", "from,to,delay_us\na,b,1\nb,a\n")?;
     let form = ["--pairwise", &*pairs, "--degree-max", "2"];
-    refused(&[&form[..], &TIMES].concat(), "pairs, line 3: write 'from,to,delay_us'")?;
+    check_refused(&[&form[..], &TIMES].concat(), "pairs, line 3: write 'from,to,delay_us'")?;
     let pairs = write(&directory, "apart", "from,to,delay_us\na,b,1\nc,d,1\n")?;
     let form = ["--pairwise", &*pairs, "--degree-max", "2"];
-    refused(&[&form[..], &TIMES].concat(), "no path found to 'c' and 1 more nodes")?;
-    refused(&[&form[..], &TIMES, &["--root", "z"]].concat(), "no node 'z' for --root")?;
+    check_refused(&[&form[..], &TIMES].concat(), "no path found to 'c' and 1 more nodes")?;
+    check_refused(&[&form[..], &TIMES, &["--root", "z"]].concat(), "no node 'z' for --root")?;
     let form = ["--degree", "2", "--depth", "2"];
     for (idle, words) in [
         (["--degree-max", "3"], "--degree-max requires --pairwise"),
@@ -221,7 +221,7 @@ fn an_invalid_tree_is_refused() -> Result<()> {
         (["--size", "64"], "--size requires --measure"),
         (["--delay", "100"], "expected a time with its unit"),
     ] {
-        refused(&[&form[..], &TIMES, &idle].concat(), words)?;
+        check_refused(&[&form[..], &TIMES, &idle].concat(), words)?;
     }
-    refused(&[&form[..], &["--user-space", "20,6"]].concat(), "two times with units")
+    check_refused(&[&form[..], &["--user-space", "20,6"]].concat(), "two times with units")
 }

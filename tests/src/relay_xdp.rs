@@ -1,6 +1,6 @@
-//! Scenarios of `horolog relay` whose copies the kernel makes: a program on the same host whose
-//! packets are sent once; interfaces that are removed and recreated; neighbours that change; groups
-//! that only sockets can serve; and what a killed relay leaves.
+//! Scenarios of `horolog relay` whose copies the kernel makes: packets of a program on the same
+//! host are sent once; interfaces are removed and recreated; neighbours change; some groups need
+//! sockets; and a killed relay leaves nothing attached.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -18,24 +18,23 @@ use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
 use crate::relay::{
-    GROUP, PORT, QUIET, Relay, address, bind, eventually, number, payload, receives_nothing, send,
-    table,
+    GROUP, PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, payload, receive_number, send,
+    table, wait_until,
 };
-use crate::resource_leaks::nothing_is_attached;
+use crate::resource_leaks::check_nothing_attached;
 use crate::scenario::{Need, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, relay_xdp, scenarios};
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
-/// Longer than a relay takes to see that a route or an interface has changed.
+/// Time after which a relay has detected that a route or an interface has changed.
 const DETECTION_TIME: Duration = Duration::from_millis(1_500);
 
-/// A group of IPv6, of global scope and for a time (RFC 4291, section 2.7).
+/// Transient IPv6 multicast group of global scope (RFC 4291, section 2.7).
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 5);
 
-/// A scenario for one engine or another.
+/// Scenario of one engine.
 type WithEngine = fn(&str) -> Result<()>;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, relay_xdp:
         an_interface_is_used_again_after_it_was_down,
@@ -68,7 +67,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A relay with a child at each of two hosts, and a source.
+/// Relay with a child on each of two hosts, and a source.
 struct TwoChildren {
     lab: Lab,
     relay: Relay,
@@ -91,21 +90,21 @@ impl TwoChildren {
         Ok(Self { lab, relay, at, children, sockets, source })
     }
 
-    /// Sends numbered packets, which the children of these numbers get.
+    /// Sends numbered packets, and checks that these children receive them.
     fn exchange(&self, numbers: std::ops::Range<u32>, get: &[usize]) -> Result<()> {
         send(&self.source, self.at, numbers.clone(), 5_000)?;
         for child in get {
             for expected in numbers.clone() {
-                let received = number(&self.sockets[*child]).with_context(|| {
+                let received = receive_number(&self.sockets[*child]).with_context(|| {
                     format!("child {child}, packet {expected}: {:?}", self.relay.listing())
                 })?;
-                ensure!(received == expected, "{received} came instead of {expected}");
+                ensure!(received == expected, "received {received} instead of {expected}");
             }
         }
         Ok(())
     }
 
-    fn is_in_kernel(&self) -> Result<()> {
+    fn check_in_kernel(&self) -> Result<()> {
         let listing = self.relay.listing()?;
         ensure!(listing.groups[0].engine == "xdp", "{listing:?}");
         Ok(())
@@ -115,12 +114,12 @@ impl TwoChildren {
 fn an_interface_is_used_again_after_it_was_down() -> Result<()> {
     let two = TwoChildren::new(&["--engine", "xdp"])?;
     let far = two.lab.client().interfaces[2].index;
-    two.is_in_kernel()?;
+    two.check_in_kernel()?;
     two.exchange(0..100, &[0, 1])?;
     two.lab.client().netlink()?.set_link_down(far)?;
     thread::sleep(DETECTION_TIME);
     two.exchange(100..200, &[0])?;
-    two.is_in_kernel()?;
+    two.check_in_kernel()?;
     let child = two.relay.child(two.children[1])?;
     ensure!(child.packets == 100 && child.dropped.get("unreachable") == Some(&100), "{child:?}");
     two.lab.client().netlink()?.set_link_up(far)?;
@@ -131,8 +130,8 @@ fn an_interface_is_used_again_after_it_was_down() -> Result<()> {
     Ok(())
 }
 
-/// An interface goes to another network namespace and comes back before a relay looks again, with
-/// the index and the name that it had.
+/// An interface moves to another network namespace and back before the relay checks it again, with
+/// the same index and name.
 fn an_interface_is_used_again_after_it_was_removed() -> Result<()> {
     const TIMES: u32 = 3;
     let two = TwoChildren::new(&["--engine", "xdp"])?;
@@ -153,7 +152,7 @@ fn an_interface_is_used_again_after_it_was_removed() -> Result<()> {
         of_host.add_address(port.index, network)?;
         of_host.set_link_up(port.index)?;
         thread::sleep(DETECTION_TIME);
-        two.is_in_kernel()?;
+        two.check_in_kernel()?;
         two.exchange(begin + 100..begin + 200, &[0, 1])?;
     }
     Ok(())
@@ -166,7 +165,7 @@ fn a_neighbour_may_have_another_mac_address() -> Result<()> {
     let mut mac = far.mac;
     mac[5] ^= 0x55;
     two.lab.host(3).netlink()?.set_link_mac(far.index, mac)?;
-    // As when the kernel has found out that what it knew is wrong.
+    // As if the kernel had detected that its entry is outdated.
     let gone = two
         .lab
         .client()
@@ -176,41 +175,41 @@ fn a_neighbour_may_have_another_mac_address() -> Result<()> {
     ensure!(gone.status.success(), "{gone:?}");
     thread::sleep(DETECTION_TIME);
     two.exchange(100..200, &[0, 1])?;
-    two.is_in_kernel()
+    two.check_in_kernel()
 }
 
 fn a_killed_relay_leaves_no_program() -> Result<()> {
     let two = TwoChildren::new(&["--engine", "xdp", "--send-interface", "relay0"])?;
     two.exchange(0..10, &[0, 1])?;
     let host = two.lab.client();
-    ensure!(nothing_is_attached(host).is_err(), "it did not work");
+    ensure!(check_nothing_attached(host).is_err(), "no program was attached");
     ensure!(host.netlink()?.link_by_name("relay0").is_ok());
     signal_to(two.relay.running.pid(), "KILL")?;
     let begun = Instant::now();
-    while let Err(left) = nothing_is_attached(host) {
+    while let Err(left) = check_nothing_attached(host) {
         ensure!(begun.elapsed() < TIMEOUT, "{left:#}");
         thread::sleep(Duration::from_millis(5));
     }
-    ensure!(host.netlink()?.link_by_name("relay0").is_err(), "its interface is still there");
+    ensure!(host.netlink()?.link_by_name("relay0").is_err(), "the send interface remains");
     send(&two.source, two.at, 0..10, 5_000)?;
-    receives_nothing(&two.sockets[0])
+    check_no_copy(&two.sockets[0])
 }
 
-/// The relay says so, goes on and costs nothing more.
+/// The relay reports the deletion of its send interface, continues, and stops reading from it.
 fn a_send_interface_may_be_deleted() -> Result<()> {
     let two = TwoChildren::new(&["--send-interface", "relay0"])?;
     let host = two.lab.client();
     ensure!(two.relay.listing()?.send_interface.as_deref() == Some("relay0"));
     let gone = host.command("ip").args(["link", "delete", "relay0"]).output()?;
     ensure!(gone.status.success(), "{gone:?}");
-    eventually(|| Ok(two.relay.listing()?.send_interface.is_none()))?;
+    wait_until(|| Ok(two.relay.listing()?.send_interface.is_none()))?;
     let errors = two.relay.listing()?.receive_errors;
-    thread::sleep(QUIET);
-    ensure!(two.relay.listing()?.receive_errors == errors, "it reads on");
+    thread::sleep(QUIET_PERIOD);
+    ensure!(two.relay.listing()?.receive_errors == errors, "the relay reads from it still");
     two.exchange(0..10, &[0, 1])
 }
 
-/// Packets that the kernel copies and packets that sockets do count towards one rate.
+/// Packets copied by the kernel and packets copied by sockets count towards one rate.
 fn a_rate_limit_covers_both_engines() -> Result<()> {
     const RATE: u32 = 200;
     const EACH: u32 = 100;
@@ -219,14 +218,14 @@ fn a_rate_limit_covers_both_engines() -> Result<()> {
     let child = SocketAddr::new(address(lab.host(2), false)?, PORT);
     let table = table(at, &[child]).replace("rate = 1000000\n", &format!("rate = {RATE}\n"));
     let relay = Relay::start(lab.client(), &table, &["--engine", "xdp", "--no-fragment"])?;
-    let source = bind(lab.server(), any(lab.server())?)?;
+    let source = bind(lab.server(), any_port_of(lab.server())?)?;
     let begun = Instant::now();
-    // They come in pieces, which sockets put together.
+    // Fragmented packets, which sockets receive reassembled.
     (0..EACH).try_for_each(|_| source.send_to(&[1; 2_000], at).map(drop))?;
     thread::sleep(Duration::from_millis(20));
     (0..EACH).try_for_each(|number| source.send_to(&payload(number), at).map(drop))?;
     let took = begun.elapsed();
-    thread::sleep(QUIET);
+    thread::sleep(QUIET_PERIOD);
     let group = &relay.listing()?.groups[0];
     let refused = group.refused.get("rate").copied().unwrap_or(0);
     ensure!(group.packets == u64::from(2 * EACH), "{group:?}");
@@ -234,15 +233,15 @@ fn a_rate_limit_covers_both_engines() -> Result<()> {
     let allowed = 2.0 + f64::from(RATE) * (0.1 + took.as_secs_f64());
     ensure!(admitted >= 20 && (admitted as f64) < allowed, "{admitted} of {allowed}: {group:?}");
     let too_large = relay.child(child)?.dropped.get("too-large").copied();
-    ensure!(too_large >= Some(15), "{too_large:?} of the first: {group:?}");
+    ensure!(too_large >= Some(15), "{too_large:?} fragmented packets too large: {group:?}");
     let before = relay.child(child)?.packets;
     source.send_to(&payload(0), at)?;
-    thread::sleep(QUIET);
+    thread::sleep(QUIET_PERIOD);
     ensure!(relay.child(child)?.packets == before + 1);
     Ok(())
 }
 
-/// A group that only sockets can serve, among what the kernel was asked to do.
+/// Groups that only sockets can serve are refused if XDP is required, and reported otherwise.
 fn groups_that_need_sockets_are_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let host = lab.client();
@@ -257,32 +256,33 @@ fn groups_that_need_sockets_are_reported() -> Result<()> {
         let directory = TempDir::new()?;
         let ready =
             Relay::spawn(host, &directory, table, arguments)?.await_ready(TIMEOUT, || false);
-        let error = ready.err().context("a relay took what cannot be")?.to_string();
+        let error = ready.err().context("impossible arguments were accepted")?.to_string();
         ensure!(error.contains(words) && error.starts_with("horolog: "), "{error} lacks {words}");
     }
     let relay = Relay::start(host, &loopback, &[])?;
     let listing = relay.listing()?;
     ensure!(listing.groups[0].engine == "sendmmsg", "{listing:?}");
     ensure!(listing.groups[0].xdp_unavailable.is_some(), "{listing:?}");
-    // A child on this host is one that only sockets reach; without it the kernel has the group.
+    // Only sockets reach a child on this host; without it, the kernel serves the group.
     let own = SocketAddr::from((host.first_interface().ipv4, 6_000));
     let mut relay = Relay::start(host, &table(at, &[child, own]), &["--engine", "xdp"])?;
     let one = &relay.listing()?.groups[0];
-    let why = one.xdp_unavailable.as_deref().unwrap_or_default();
-    ensure!(one.engine == "sendmmsg" && why.contains("on this host"), "{one:?}");
+    let reason = one.xdp_unavailable.as_deref().unwrap_or_default();
+    ensure!(one.engine == "sendmmsg" && reason.contains("on this host"), "{one:?}");
     relay.control(&["remove", "g", &own.to_string()])?;
     let one = &relay.listing()?.groups[0];
     ensure!(one.engine == "xdp" && one.xdp_unavailable.is_none(), "{one:?}");
-    let (child, source) = (bind(lab.server(), child)?, bind(lab.server(), any(lab.server())?)?);
+    let (child, source) =
+        (bind(lab.server(), child)?, bind(lab.server(), any_port_of(lab.server())?)?);
     send(&source, at, 0..50, 5_000)?;
     for expected in 0..50 {
-        ensure!(number(&child)? == expected);
+        ensure!(receive_number(&child)? == expected);
     }
-    // The relay has said so too: it looks twice a second.
+    // The relay checks this twice a second, and then reports the change.
     thread::sleep(DETECTION_TIME);
     signal_to(relay.running.pid(), "KILL")?;
     let mut stderr = None;
-    eventually(|| {
+    wait_until(|| {
         stderr = relay.running.exit_status().map(|(_, words)| words);
         Ok(stderr.is_some())
     })?;
@@ -293,23 +293,23 @@ fn groups_that_need_sockets_are_reported() -> Result<()> {
     Ok(())
 }
 
-/// A child that is no host but all of a link is sent nothing, and the others get theirs.
+/// A broadcast address receives nothing as a child, and the other children receive their copies.
 fn a_broadcast_address_gets_nothing(engine: &str) -> Result<()> {
     const ALL: u16 = PORT + 1;
     let two = TwoChildren::new(&["--engine", engine])?;
-    // The last address of the link's network.
+    // The broadcast address of the link's network.
     let far = u32::from(two.lab.host(2).first_interface().ipv4) | 3;
     let all = SocketAddr::from((Ipv4Addr::from(far), ALL));
     let receiver = bind(two.lab.host(2), SocketAddr::from((Ipv4Addr::UNSPECIFIED, ALL)))?;
     two.relay.control(&["add", "g", &all.to_string()])?;
     let begun = two.relay.listing()?;
-    let why = begun.groups[0].xdp_unavailable.as_deref().unwrap_or_default();
-    ensure!(engine != "xdp" || why.contains("is a broadcast address"), "{begun:?}");
+    let reason = begun.groups[0].xdp_unavailable.as_deref().unwrap_or_default();
+    ensure!(engine != "xdp" || reason.contains("is a broadcast address"), "{begun:?}");
     two.exchange(0..100, &[0, 1])?;
-    // When the kernel has had time to make a neighbour of it.
+    // The kernel has had time to create a neighbour entry for the address.
     thread::sleep(DETECTION_TIME);
     two.exchange(100..200, &[0, 1])?;
-    receives_nothing(&receiver)?;
+    check_no_copy(&receiver)?;
     let child = two.relay.child(all)?;
     ensure!(child.packets == 0 && child.dropped.get("forbidden") == Some(&200), "{child:?}");
     two.relay.control(&["remove", "g", &all.to_string()])?;
@@ -317,7 +317,7 @@ fn a_broadcast_address_gets_nothing(engine: &str) -> Result<()> {
     Ok(())
 }
 
-/// A route has an MTU that is less than the interface's.
+/// Copies do not exceed the MTU of a route that is less than the interface's.
 fn no_copy_is_longer_than_its_route_allows(engine: &str) -> Result<()> {
     const MTU: usize = 600;
     let two = TwoChildren::new(&["--engine", engine, "--no-fragment"])?;
@@ -335,13 +335,13 @@ fn no_copy_is_longer_than_its_route_allows(engine: &str) -> Result<()> {
     send(&two.source, two.at, 20..120, 5_000)?;
     let fits = |number: &u32| payload(*number).len() + 28 <= MTU;
     for expected in (20..120).filter(fits) {
-        ensure!(number(&two.sockets[1])? == expected);
+        ensure!(receive_number(&two.sockets[1])? == expected);
     }
-    receives_nothing(&two.sockets[1])?;
-    // Packets that wait at the socket may be overtaken by others that the kernel copies.
-    let mut all = (20..120).map(|_| number(&two.sockets[0])).collect::<Result<Vec<_>>>()?;
+    check_no_copy(&two.sockets[1])?;
+    // Copies made by the kernel may overtake packets that wait at the socket.
+    let mut all = (20..120).map(|_| receive_number(&two.sockets[0])).collect::<Result<Vec<_>>>()?;
     all.sort_unstable();
-    ensure!(all.iter().copied().eq(20..120), "{all:?} came to a child that may have all");
+    ensure!(all.iter().copied().eq(20..120), "{all:?} received by the child without this MTU");
     let long = (20..120).filter(|number| !fits(number)).count() as u64;
     let child = two.relay.child(two.children[1])?;
     ensure!(child.dropped.get("too-large") == Some(&long), "{long}: {child:?}");
@@ -353,8 +353,8 @@ const fn unspecified(ipv6: bool) -> IpAddr {
     if ipv6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) }
 }
 
-/// Any port of a host.
-fn any(host: &LabHost) -> Result<SocketAddr> {
+/// Returns the address of a host, with any port.
+fn any_port_of(host: &LabHost) -> Result<SocketAddr> {
     Ok(SocketAddr::new(address(host, false)?, 0))
 }
 
@@ -385,8 +385,8 @@ fn without_privileges_sockets_copy() -> Result<()> {
     Ok(())
 }
 
-/// A program on the relay's host hands each packet over once, by a route through the relay's own
-/// interface; others' packets come in as ever, and nobody gets one twice.
+/// A program on the relay's host sends each packet once, by a route through the relay's send
+/// interface; packets of other hosts are relayed as well, and no child receives one twice.
 fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
     let host = lab.client();
@@ -411,8 +411,8 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
         Ok(())
     };
     if ipv6 {
-        // Routes to all groups stand in the table 'local', where the kernel looks first; and only
-        // an address of the interface is chosen as a source.
+        // The table 'local', which the kernel searches first, has routes to all groups; and the
+        // source is chosen from the addresses of the interface only.
         ip(&format!("route add {group}/128 dev relay0 table local"))?;
         ip("address add 2001:db8:0:fa::1/128 dev relay0 nodad")?;
     } else {
@@ -423,23 +423,23 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     let comes = |numbers: std::ops::Range<u32>| -> Result<()> {
         for socket in &sockets {
             for expected in numbers.clone() {
-                let received =
-                    number(socket).with_context(|| format!("{expected}: {:?}", relay.listing()))?;
-                ensure!(received == expected, "{received} came instead of {expected}");
+                let received = receive_number(socket)
+                    .with_context(|| format!("{expected}: {:?}", relay.listing()))?;
+                ensure!(received == expected, "received {received} instead of {expected}");
             }
         }
         Ok(())
     };
     comes(0..500)?;
-    // That somebody here has joined the group on that interface doubles nothing. Over IPv6 the
-    // kernel gives it to whoever has joined the group anywhere, and so to the relay once more.
+    // A local member of the group on that interface duplicates nothing. Over IPv6 the kernel
+    // delivers to members on any interface, and so to the relay once more.
     let listener = host.run(|| DatagramSocket::udp(any_port))??;
     if !ipv6 {
         listener.join(group, own)?;
     }
     send(&program, listen, 500..550, 5_000)?;
     comes(500..550)?;
-    // One that has connected sends by the interface that has its address.
+    // A connected socket sends through the interface that has its address.
     if !ipv6 {
         ip("address add 192.0.2.250/32 dev relay0")?;
     }
@@ -454,14 +454,14 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     }
     send(&source, listen, 600..700, 5_000)?;
     comes(600..700)?;
-    // Longer than any way takes, and fragmented behind the relay alone.
+    // Longer than the MTU of every link, and fragmented after the relay only.
     let long = [3_000, 30_000];
     long.iter().try_for_each(|&bytes| program.send_to(&vec![7; bytes], listen).map(drop))?;
     for (socket, child) in sockets.iter().zip(children) {
         for bytes in long {
-            ensure!(socket.recv(&mut vec![0; 65_536])? == bytes, "a copy is missing");
+            ensure!(socket.recv(&mut vec![0; 65_536])? == bytes, "wrong length of a copy");
         }
-        receives_nothing(socket)?;
+        check_no_copy(socket)?;
         let child = relay.child(child)?;
         ensure!(child.packets == 702 && child.dropped.is_empty(), "{child:?}");
     }

@@ -1,5 +1,5 @@
-//! Replies for both verifiers of the generator: valid ones, and ones with each fault that a reply
-//! can have. Only the target's datagrams to simulated clients are made here.
+//! Replies for both verifiers of the generator: valid ones, and ones with each possible fault. All
+//! are datagrams of the target to simulated clients.
 
 use horolog_load::token::{RequestId, RequestTokenCodec};
 use horolog_record::InvalidReplyReason;
@@ -7,38 +7,38 @@ use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, NtpTimestamp, Span};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, KISS_CODES, LeapIndicator};
 
-use crate::generator::{LANES, World};
+use crate::generator::{GeneratorRun, LANES};
 use crate::random::Random;
 
-/// What every reply of a kind is to count as.
+/// Expected counts of every reply of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expected {
-    /// A valid reply in time.
+    /// Valid reply in time.
     Received,
-    /// Valid, and the same again.
+    /// Valid reply in time, and a duplicate.
     ReceivedAndDuplicate,
-    /// Valid but too late, or of an earlier trial.
+    /// Valid reply that is too late, or of an earlier trial.
     Late,
-    /// The first too late, the same again a duplicate.
+    /// Valid reply that is too late, and a duplicate.
     LateAndDuplicate,
-    /// A valid reply in time where interleaved mode was asked for, and else an answer to nothing
-    /// that was asked.
+    /// Valid reply in time if interleaved mode was requested, and one with a wrong origin
+    /// otherwise.
     ReceivedInterleaved,
-    /// Invalid for this reason where interleaved mode was asked for, and else as above.
+    /// Invalid for this reason if interleaved mode was requested, and by its origin otherwise.
     InvalidInterleaved(InvalidReplyReason),
     /// Invalid for this reason.
     Invalid(InvalidReplyReason),
-    /// Whatever it is.
+    /// Any counts.
     Anything,
 }
 
-/// A kind of replies.
-pub(crate) struct Kind {
-    /// What it is.
+/// Kind of replies.
+pub(crate) struct ReplyKind {
+    /// Name in messages.
     pub(crate) name: &'static str,
-    /// What they count as.
+    /// Expected counts.
     pub(crate) expected: Expected,
-    /// Makes one, or one and its copy.
+    /// Function that makes one reply, or one and its copy.
     pub(crate) make: fn(&mut Requester<'_>) -> Vec<Reply>,
 }
 
@@ -46,93 +46,96 @@ const fn kind(
     name: &'static str,
     expected: Expected,
     make: fn(&mut Requester<'_>) -> Vec<Reply>,
-) -> Kind {
-    Kind { name, expected, make }
+) -> ReplyKind {
+    ReplyKind { name, expected, make }
 }
 
 const fn invalid(reason: InvalidReplyReason) -> Expected {
     Expected::Invalid(reason)
 }
 
-/// All kinds.
-pub(crate) const KINDS: [Kind; 21] = [
+/// All kinds of replies.
+pub(crate) const KINDS: [ReplyKind; 21] = [
     kind("valid", Expected::Received, |requester| vec![requester.valid(Age::InTime)]),
-    kind("unsynchronised", Expected::Received, |requester| vec![requester.changed(unsynchronise)]),
+    kind("unsynchronised", Expected::Received, |requester| vec![requester.faulty(unsynchronise)]),
     kind("unsynchronised without timestamps", Expected::Received, |requester| {
-        vec![requester.changed(without_times)]
+        vec![requester.faulty(without_timestamps)]
     }),
-    kind("twice", Expected::ReceivedAndDuplicate, |requester| {
+    kind("duplicate", Expected::ReceivedAndDuplicate, |requester| {
         vec![requester.valid(Age::InTime); 2]
     }),
     kind("late", Expected::Late, |requester| vec![requester.valid(Age::Late)]),
-    kind("late and again", Expected::LateAndDuplicate, |requester| {
+    kind("late with duplicate", Expected::LateAndDuplicate, |requester| {
         vec![requester.valid(Age::Late); 2]
     }),
     kind("of an earlier trial", Expected::Late, |requester| {
         vec![requester.valid(Age::EarlierTrial)]
     }),
     kind("wrong length", invalid(InvalidReplyReason::Length), |requester| {
-        vec![requester.changed(wrong_length)]
+        vec![requester.faulty(wrong_length)]
     }),
     kind("wrong mode", invalid(InvalidReplyReason::Mode), |requester| {
-        vec![requester.changed(wrong_mode)]
+        vec![requester.faulty(wrong_mode)]
     }),
     kind("wrong version", invalid(InvalidReplyReason::Version), |requester| {
-        vec![requester.changed(wrong_version)]
+        vec![requester.faulty(wrong_version)]
     }),
     kind("wrong origin", invalid(InvalidReplyReason::Origin), |requester| {
         let age = requester.random.pick(&[Age::EarlierRun, Age::Future]);
         vec![requester.valid(age)]
     }),
     kind("another client", invalid(InvalidReplyReason::Client), |requester| {
-        let other = requester.random.next() as u32 % requester.world.clients();
+        let other = requester.random.next() as u32 % requester.world.client_count();
         let reply = requester.valid(Age::InTime);
-        let client =
-            if other == reply.client { (other + 1) % requester.world.clients() } else { other };
+        let client = if other == reply.client {
+            (other + 1) % requester.world.client_count()
+        } else {
+            other
+        };
         vec![Reply { client, ..reply }]
     }),
     kind("wrong stratum", invalid(InvalidReplyReason::Stratum), |requester| {
-        vec![requester.changed(wrong_stratum)]
+        vec![requester.faulty(wrong_stratum)]
     }),
     kind("kiss RATE", invalid(InvalidReplyReason::KissRate), |requester| {
-        vec![requester.changed(kiss_rate)]
+        vec![requester.faulty(kiss_rate)]
     }),
     kind("kiss DENY", invalid(InvalidReplyReason::KissDeny), |requester| {
-        vec![requester.changed(|reply, _| kiss(reply, *b"DENY"))]
+        vec![requester.faulty(|reply, _| kiss(reply, *b"DENY"))]
     }),
     kind("kiss RSTR", invalid(InvalidReplyReason::KissRstr), |requester| {
-        vec![requester.changed(|reply, _| kiss(reply, *b"RSTR"))]
+        vec![requester.faulty(|reply, _| kiss(reply, *b"RSTR"))]
     }),
     kind("another kiss", invalid(InvalidReplyReason::KissOther), |requester| {
-        vec![requester.changed(other_kiss)]
+        vec![requester.faulty(other_kiss)]
     }),
     kind("wrong timestamps", invalid(InvalidReplyReason::Timestamp), |requester| {
-        vec![requester.changed(wrong_timestamps)]
+        vec![requester.faulty(wrong_timestamps)]
     }),
     kind("interleaved", Expected::ReceivedInterleaved, |requester| {
-        vec![requester.changed(interleave)]
+        vec![requester.faulty(interleave)]
     }),
     kind(
         "interleaved from the future",
         Expected::InvalidInterleaved(InvalidReplyReason::Timestamp),
         |requester| {
-            let mut reply = requester.changed(interleave);
+            let mut reply = requester.faulty(interleave);
             let later = requester.random.within(1..=i64::MAX as u64);
             let transmit = reply.header.receive.to_bits().wrapping_add(later);
             reply.header.transmit = NtpTimestamp::from_bits(transmit);
             vec![reply]
         },
     ),
-    kind("several of these at once", Expected::Anything, several),
+    kind("several faults at once", Expected::Anything, several_faults),
 ];
 
-/// A reply and where it goes.
+/// Reply, with the lane and the client to which it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) lane: usize,
     pub(crate) client: u32,
     pub(crate) header: Header,
-    /// Bytes of the payload: the header cut off or with zeroes behind it.
+    /// Length of the payload, in bytes: the header is truncated or followed by zeros.
     pub(crate) length: usize,
 }
 
@@ -145,7 +148,7 @@ impl Reply {
     }
 }
 
-/// How long before now a request was meant to be sent. Each stays what it is for some seconds.
+/// Time since the intended send time of a request. Each keeps its meaning for some seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Age {
     InTime,
@@ -155,22 +158,22 @@ pub(crate) enum Age {
     Future,
 }
 
-/// Questions of each lane between two comparisons.
+/// Requests of each lane between two comparisons.
 pub(crate) const GROUP: u64 = 64;
 
-/// How long ago the trial began.
+/// Time since the start of the trial.
 pub(crate) const TRIAL_AGE: Span = Span::from_ms(20_000);
 
-/// Asks questions, each with a sequence number of its own, and makes the replies.
+/// Maker of requests, each with its own sequence number, and of their replies.
 pub(crate) struct Requester<'a> {
-    pub(crate) world: &'a World,
+    pub(crate) world: &'a GeneratorRun,
     pub(crate) random: &'a mut Random,
-    /// The next sequence number of each lane.
+    /// Next sequence number of each lane.
     pub(crate) next: [u32; LANES],
 }
 
 impl Requester<'_> {
-    /// A valid reply to a new question of this age.
+    /// Returns a valid reply to a new request of this age.
     pub(crate) fn valid(&mut self, age: Age) -> Reply {
         let ms = match age {
             Age::InTime => self.random.within(0..=500),
@@ -185,7 +188,7 @@ impl Requester<'_> {
         let lane = self.random.pick(&[0, 1]);
         let own = self.next[lane];
         self.next[lane] += 1;
-        // A question of an earlier trial has a number from before this one's.
+        // A request of an earlier trial has a sequence number from before this one.
         let sequence =
             if age == Age::EarlierTrial { own.saturating_sub(GROUP as u32) } else { own };
         let origin = self.world.token.encode(RequestId { intended, sequence });
@@ -193,14 +196,14 @@ impl Requester<'_> {
         Reply { lane, client, header: self.header(origin), length: HEADER_LEN }
     }
 
-    /// What a server could have answered.
+    /// Returns a header that a server could send.
     fn header(&mut self, origin: u64) -> Header {
         let receive = NtpTimestamp::from_bits(self.random.next());
-        // Up to nine seconds, in units of 2^-32 s; short ones as often as long ones.
+        // Up to 8 s, in units of 2^-32 s; all magnitudes are equally frequent.
         let bits = self.random.within(0..=35);
         let took = self.random.next() & ((1 << bits) - 1);
         let transmit = match receive.to_bits().wrapping_add(took) {
-            // Zero would say that it is not known.
+            // Zero would mean an unknown time.
             0 => receive,
             bits => NtpTimestamp::from_bits(bits),
         };
@@ -218,14 +221,14 @@ impl Requester<'_> {
         }
     }
 
-    fn changed(&mut self, change: Change) -> Reply {
+    fn faulty(&mut self, change: ReplyFault) -> Reply {
         let mut reply = self.valid(Age::InTime);
         change(&mut reply, self.random);
         reply
     }
 }
 
-type Change = fn(&mut Reply, &mut Random);
+type ReplyFault = fn(&mut Reply, &mut Random);
 
 fn unsynchronise(reply: &mut Reply, random: &mut Random) {
     let any = random.within(0..=255) as u8;
@@ -234,7 +237,7 @@ fn unsynchronise(reply: &mut Reply, random: &mut Random) {
     reply.header.reference_id = random.pick(&[[0; 4], *b"INIT", *b"STEP", *b"GPS\0", *b"RATF"]);
 }
 
-fn without_times(reply: &mut Reply, random: &mut Random) {
+fn without_timestamps(reply: &mut Reply, random: &mut Random) {
     unsynchronise(reply, random);
     let unknown = random.within(1..=3);
     if unknown & 1 != 0 {
@@ -251,13 +254,13 @@ fn kiss(reply: &mut Reply, code: [u8; 4]) {
 
 fn kiss_rate(reply: &mut Reply, random: &mut Random) {
     kiss(reply, *b"RATE");
-    // Its timestamps say nothing.
+    // The timestamps of a kiss have no meaning.
     wrong_timestamps(reply, random);
 }
 
 fn other_kiss(reply: &mut Reply, random: &mut Random) {
-    let of_no_reason_of_its_own = |code: &[u8; 4]| ![*b"RATE", *b"DENY", *b"RSTR"].contains(code);
-    let codes: Vec<_> = KISS_CODES.into_iter().filter(of_no_reason_of_its_own).collect();
+    let has_no_own_reason = |code: &[u8; 4]| ![*b"RATE", *b"DENY", *b"RSTR"].contains(code);
+    let codes: Vec<_> = KISS_CODES.into_iter().filter(has_no_own_reason).collect();
     kiss(reply, random.pick(&codes));
 }
 
@@ -282,7 +285,7 @@ fn wrong_stratum(reply: &mut Reply, random: &mut Random) {
 
 fn wrong_timestamps(reply: &mut Reply, random: &mut Random) {
     let receive = reply.header.receive.to_bits();
-    // 69 s and more are longer than a histogram reaches.
+    // 69 s and more are beyond the range of a histogram.
     let long = random.within(69 << 32..=i64::MAX as u64);
     let back = random.within(1..=i64::MAX as u64);
     let transmit = match random.within(0..=2) {
@@ -293,8 +296,8 @@ fn wrong_timestamps(reply: &mut Reply, random: &mut Random) {
     reply.header.transmit = NtpTimestamp::from_bits(transmit);
 }
 
-/// Answers with what the request carried as its receive timestamp, and with when an earlier reply
-/// left.
+/// Makes a reply interleaved: its origin is the receive timestamp of the request, and its transmit
+/// timestamp the send time of an earlier reply.
 fn interleave(reply: &mut Reply, random: &mut Random) {
     let origin = RequestTokenCodec::interleaved_receive(reply.header.origin.to_bits());
     let earlier = random.within(0..=i64::MAX as u64);
@@ -303,15 +306,15 @@ fn interleave(reply: &mut Reply, random: &mut Random) {
     reply.header.transmit = NtpTimestamp::from_bits(transmit.max(1));
 }
 
-/// Some faults together: the order of the checks decides.
-fn several(requester: &mut Requester<'_>) -> Vec<Reply> {
-    const CHANGES: [Change; 9] = [
+/// Combines some faults: the order of the checks decides.
+fn several_faults(requester: &mut Requester<'_>) -> Vec<Reply> {
+    const FAULTS: [ReplyFault; 9] = [
         unsynchronise,
         wrong_length,
         wrong_mode,
         wrong_version,
         wrong_stratum,
-        without_times,
+        without_timestamps,
         kiss_rate,
         wrong_timestamps,
         interleave,
@@ -319,16 +322,16 @@ fn several(requester: &mut Requester<'_>) -> Vec<Reply> {
     let ages = [Age::InTime, Age::Late, Age::EarlierTrial, Age::EarlierRun, Age::Future];
     let age = requester.random.pick(&ages);
     let mut reply = requester.valid(age);
-    for change in CHANGES {
+    for change in FAULTS {
         if requester.random.within(0..=4) == 0 {
             change(&mut reply, requester.random);
         }
     }
     if requester.random.within(0..=4) == 0 {
-        reply.client = requester.random.next() as u32 % requester.world.clients();
+        reply.client = requester.random.next() as u32 % requester.world.client_count();
     }
     if requester.random.within(0..=4) == 0 {
-        // The other lane has asked as many questions.
+        // The other lane has sent as many requests.
         reply.lane = 1 - reply.lane;
     }
     let copies = requester.random.within(1..=2);

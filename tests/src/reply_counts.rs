@@ -1,11 +1,11 @@
-//! Counts of replies by either verifier of the generator, so that the two can be compared.
+//! Counts of replies by either verifier of the generator, for comparison.
 
 use horolog_load::request_tracker::TrialCounts;
 use horolog_record::InvalidReplyReason;
 use horolog_stats::{Recorder, SignedRecorder};
 use horolog_xdp::Generator;
 
-/// What became of some replies.
+/// Counts of replies.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ReplyCounts {
     pub(crate) received: u64,
@@ -17,8 +17,8 @@ pub(crate) struct ReplyCounts {
     pub(crate) unsynchronised: u64,
     pub(crate) invalid: [u64; InvalidReplyReason::ALL.len()],
     pub(crate) round_trips: u64,
-    /// Offsets that were taken, of these those below zero and those too large for a histogram. What
-    /// they are depends on the instant, which differs a little between the two.
+    /// Measured offsets, the negative ones of these, and those beyond the range of a histogram.
+    /// Their values depend on the instant, which differs a little between the verifiers.
     pub(crate) offsets: [u64; 3],
 }
 
@@ -27,7 +27,7 @@ fn offsets(recorder: &SignedRecorder) -> [u64; 3] {
 }
 
 impl ReplyCounts {
-    /// As the books in Rust have it.
+    /// Returns the counts of the trackers in Rust.
     pub(crate) fn of_model(counts: &TrialCounts) -> Self {
         let ptp = counts.ptp.unwrap_or_default();
         Self {
@@ -44,34 +44,34 @@ impl ReplyCounts {
         }
     }
 
-    /// As the program has it, with the response times.
+    /// Returns the counts and the response times of the in-kernel program.
     pub(crate) fn of_program(generator: &Generator) -> (Self, Recorder) {
         let (mut sum, mut response) = (Self::default(), Recorder::new());
         for processor in 0..generator.processors() {
-            let tally = generator.interval_counts(0, processor);
+            let counts = generator.interval_counts(0, processor);
             let mut invalid = [0; InvalidReplyReason::ALL.len()];
-            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
+            invalid[..counts.invalid.len()].copy_from_slice(&counts.invalid);
             sum.add(&Self {
-                received: tally.received,
-                interleaved: tally.interleaved,
-                delay: tally.delay,
-                sync_follow_up: tally.sync_follow_up,
-                duplicate: tally.duplicate,
-                late: tally.late + tally.late_earlier,
-                unsynchronised: tally.unsynchronised,
+                received: counts.received,
+                interleaved: counts.interleaved,
+                delay: counts.delay,
+                sync_follow_up: counts.sync_follow_up,
+                duplicate: counts.duplicate,
+                late: counts.late + counts.late_earlier,
+                unsynchronised: counts.unsynchronised,
                 invalid,
-                round_trips: tally.rtt_ns.count,
+                round_trips: counts.rtt_ns.count,
                 offsets: [0; 3],
             });
-            let raw = &tally.response_ns;
-            // Empty where the layout were another one, which the comparison would show.
+            let raw = &counts.response_ns;
+            // Empty with another layout, which the comparison would show.
             let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
             response.merge(&one.unwrap_or_default());
         }
         for processor in 0..generator.processors() {
-            let tally = generator.interval_offsets(0, processor);
-            let (negative, positive) = (tally.negative.count, tally.positive.count);
-            let one = [negative + positive, negative, tally.clamped];
+            let counts = generator.interval_offsets(0, processor);
+            let (negative, positive) = (counts.negative.count, counts.positive.count);
+            let one = [negative + positive, negative, counts.clamped];
             sum.add(&Self { offsets: one, ..Self::default() });
         }
         (sum, response)

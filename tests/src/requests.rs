@@ -1,7 +1,7 @@
-//! Scenarios of the sending side of the in-kernel generator: requests are byte for byte those of
-//! the plan in Rust, at their intended send times and not before; and the histograms have the
-//! layout that the rest of the project reads. The program runs in the kernel without sending
-//! anything.
+//! Scenarios of the sending side of the in-kernel generator: requests equal those of the
+//! implementation in Rust byte for byte and are not sent before their intended send times;
+//! histograms have the layout of `horolog_stats`. Test runs execute the BPF program without sending
+//! packets.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -21,35 +21,36 @@ use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::ptp::{EVENT_PORT, Message, PortIdentity, monitor};
 use horolog_xdp::{Generator, GeneratorLane, TrialSettings, XdpAction};
 
-use crate::generator::{ELSEWHERE, LOOPBACK, World};
+use crate::generator::{GeneratorRun, LOOPBACK, OTHER_INTERFACE};
 use crate::random::Random;
 use crate::replies::{Age, Requester, TRIAL_AGE};
 
 const SEED: u64 = 0x7265_7175_6573_7473;
 const REQUESTS: u32 = 4_000;
-/// How many of them come before the sequence numbers start again.
-const BEFORE_THE_WRAP: u32 = 100;
-/// The second lane, whose clients do not begin at the first.
+/// Requests before the sequence numbers wrap.
+const REQUESTS_BEFORE_WRAP: u32 = 100;
+/// Second lane: its clients do not start at the first client.
 const LANE: usize = 1;
 const INTERVAL_NS: u64 = 1_000;
-/// The shortest and the longest frame that the program is given to write over.
+/// Shortest frame that the program overwrites, in bytes.
 const FRAME_MIN: u64 = 14;
+/// Longest frame that the program overwrites, in bytes.
 const FRAME_MAX: u64 = 200;
 
-/// Runs on one processor, whose lane and tally the program then uses.
-fn on_one_core(work: impl FnOnce(u32) -> Result<()> + Send) -> Result<()> {
-    let core = *allowed_cores()?.first().context("no processor")?;
+/// Runs `work` on one CPU, whose lane and counters the program then uses.
+fn run_on_one_core(work: impl FnOnce(u32) -> Result<()> + Send) -> Result<()> {
+    let core = *allowed_cores()?.first().context("no allowed CPU")?;
     let pinned = || {
         pin_to_core(core)?;
         work(core as u32)
     };
-    thread::scope(|scope| scope.spawn(pinned).join()).map_err(|_| anyhow!("panicked"))?
+    thread::scope(|scope| scope.spawn(pinned).join()).map_err(|_| anyhow!("thread panicked"))?
 }
 
-/// A lane that is due since a second.
+/// Returns a lane whose first intended send time was 1 s ago.
 fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> GeneratorLane {
     let wrap = clients.sequence_end();
-    let sequence = wrap - BEFORE_THE_WRAP;
+    let sequence = wrap - REQUESTS_BEFORE_WRAP;
     GeneratorLane {
         start_ns: (now - Span::from_ms(1_000)).as_ns() as u64,
         interval: INTERVAL_NS << FRACTION_BITS,
@@ -66,126 +67,134 @@ fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> Genera
     }
 }
 
-/// Runs of NTP and of PTP.
-fn worlds(random: &mut Random) -> Result<Vec<World>> {
-    let mut worlds = World::all(random)?;
-    worlds.extend(World::all_ptp(random)?);
-    Ok(worlds)
+/// Returns generator runs with NTP and with PTP requests.
+fn generator_runs(random: &mut Random) -> Result<Vec<GeneratorRun>> {
+    let mut runs = GeneratorRun::all(random)?;
+    runs.extend(GeneratorRun::all_ptp(random)?);
+    Ok(runs)
 }
 
-/// Every request of NTP and PTP is the one that the plan says, whatever was in the frame before,
-/// over both IP versions and with clients in turn as well as scattered.
+/// Every NTP and PTP request equals the plan's, whatever the frame contained before, over both IP
+/// versions and with sequential and scattered clients.
 pub(crate) fn requests_match_their_plan() -> Result<()> {
-    on_one_core(|core| {
+    run_on_one_core(|core| {
         let mut random = Random::new(SEED);
-        for world in worlds(&mut random)? {
-            let generator = world.load(ELSEWHERE)?;
-            make_all(&world, &generator, core, &mut random)
-                .with_context(|| format!("{} {:?}", world.target, world.ptp))?;
+        for run in generator_runs(&mut random)? {
+            let generator = run.load(OTHER_INTERFACE)?;
+            check_requests(&run, &generator, core, &mut random)
+                .with_context(|| format!("{} {:?}", run.target, run.ptp))?;
         }
         Ok(())
     })
 }
 
-fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random) -> Result<()> {
+fn check_requests(
+    run: &GeneratorRun,
+    generator: &Generator,
+    core: u32,
+    random: &mut Random,
+) -> Result<()> {
     let now = ClockMonotonic.now();
-    generator.set_trial(&world.trial(now));
-    let clients = world.lane_clients(LANE);
+    generator.set_trial(&run.trial(now));
+    let clients = run.lane_clients(LANE);
     let begun = lane(clients, now);
     generator.set_lane(core, &begun);
-    let template = LaneFrameTemplate::new(&world.frames(LANE));
-    if world.interleaved {
-        (0..world.clients()).for_each(|client| generator.set_origin(client, random.next()));
+    let template = LaneFrameTemplate::new(&run.frame_parameters(LANE));
+    if run.interleaved {
+        (0..run.client_count()).for_each(|client| generator.set_origin(client, random.next()));
     }
     for number in 0..REQUESTS {
         let sequence = (begun.sequence + number) % clients.sequence_end();
-        let behind = Span::from_ns((u64::from(number) * INTERVAL_NS).cast_signed());
-        let intended = Timestamp::from_ns(begun.start_ns.cast_signed()) + behind;
+        let offset = Span::from_ns((u64::from(number) * INTERVAL_NS).cast_signed());
+        let intended = Timestamp::from_ns(begun.start_ns.cast_signed()) + offset;
         let frame = random.within(FRAME_MIN..=FRAME_MAX) as usize;
         let outcome = generator.test_run(&random.bytes(frame))?;
         ensure!(outcome.verdict == XdpAction::Redirect, "{number}: {:?}", outcome.verdict);
-        let question = RequestId { intended, sequence };
+        let request_id = RequestId { intended, sequence };
         let client = clients.client(sequence);
-        let origin = if world.interleaved { generator.origin(client) } else { 0 };
-        let check = match world.ptp {
-            None => check_request(world, &template, &outcome.frame, (question, origin)),
-            Some(plan) => check_ptp_request(world, plan, &outcome.frame, question),
+        let origin = if run.interleaved { generator.origin(client) } else { 0 };
+        let check = match run.ptp {
+            None => check_request(run, &template, &outcome.frame, (request_id, origin)),
+            Some(plan) => check_ptp_request(run, plan, &outcome.frame, request_id),
         };
         check.with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
     }
     let ended = generator.lane(core);
     let lateness = generator.interval_counts(0, core).lateness_ns.count;
     let requests = u64::from(REQUESTS);
-    ensure!((ended.sent, lateness) == (requests, requests), "{ended:?}, {lateness} lateness");
-    ensure!(ended.sequence == REQUESTS - BEFORE_THE_WRAP, "{ended:?}");
+    ensure!(
+        (ended.sent, lateness) == (requests, requests),
+        "lane {ended:?} with {lateness} lateness samples"
+    );
+    ensure!(ended.sequence == REQUESTS - REQUESTS_BEFORE_WRAP, "{ended:?}");
     let sent = [now.as_ns() as u64, ended.first_sent_ns, ended.last_sent_ns];
     ensure!(sent.is_sorted() && ended.last_sent_ns <= ClockMonotonic.now().as_ns() as u64);
     Ok(())
 }
 
-/// Checks a request against what the engines in Rust would send, and by parsing it.
+/// Checks a request against the frame of the engines in Rust, and by parsing it.
 fn check_request(
-    world: &World,
+    run: &GeneratorRun,
     template: &LaneFrameTemplate,
     frame: &[u8],
-    (question, origin): (RequestId, u64),
+    (request_id, origin): (RequestId, u64),
 ) -> Result<()> {
-    let transmit = world.token.encode(question);
-    let timestamps = if world.interleaved {
+    let transmit = run.token.encode(request_id);
+    let timestamps = if run.interleaved {
         RequestTimestamps::interleaved(origin, transmit)
     } else {
         RequestTimestamps::basic(transmit)
     };
-    let client = world.lane_clients(LANE).client(question.sequence);
+    let client = run.lane_clients(LANE).client(request_id.sequence);
     let mut expected = template.bytes().to_vec();
-    let source_low = world.network.base().wrapping_add(1).wrapping_add(client);
+    let source_low = run.network.base().wrapping_add(1).wrapping_add(client);
     template.complete_frame(&mut expected, source_low, timestamps);
-    ensure!(frame == expected, "it should be {expected:02x?}");
-    let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
+    ensure!(frame == expected, "expected frame: {expected:02x?}");
+    let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("invalid frame: {error:?}"))?;
     ensure!(parsed.has_valid_checksum() && parsed.trailer_len == 0, "{parsed:?}");
-    ensure!(parsed.source.ip() == world.network.address(client), "{parsed:?}");
-    ensure!(parsed.source.port() == source_port(LANE) && parsed.destination == world.target);
+    ensure!(parsed.source.ip() == run.network.address(client), "{parsed:?}");
+    ensure!(parsed.source.port() == source_port(LANE) && parsed.destination == run.target);
     let (header, rest) = Header::parse(parsed.payload)?;
     let (origin, receive) = (header.origin, header.receive);
-    let plain = Header { origin, receive, ..Header::request(world.version, header.transmit) };
+    let plain = Header { origin, receive, ..Header::request(run.version, header.transmit) };
     ensure!(rest.is_empty() && header == plain);
     let now = ClockMonotonic.now();
-    let read = world.token.decode(header.transmit.to_bits(), now);
-    let wanted = Some((question, EchoedTimestamp::Transmit));
-    ensure!(read == wanted, "it asks {read:?} instead of {question:?}");
-    if world.interleaved {
-        let read = world.token.decode(header.receive.to_bits(), now);
+    let read = run.token.decode(header.transmit.to_bits(), now);
+    let wanted = Some((request_id, EchoedTimestamp::Transmit));
+    ensure!(read == wanted, "the request is {read:?} instead of {wanted:?}");
+    if run.interleaved {
+        let read = run.token.decode(header.receive.to_bits(), now);
         ensure!(
-            read == Some((question, EchoedTimestamp::Receive)),
-            "interleaved, it asks {read:?}"
+            read == Some((request_id, EchoedTimestamp::Receive)),
+            "the receive timestamp holds {read:?}"
         );
     }
     Ok(())
 }
 
-/// The same of a request for PTP.
+/// Checks a PTP request against the frame of the engines in Rust, and by parsing it.
 fn check_ptp_request(
-    world: &World,
+    run: &GeneratorRun,
     plan: PtpRequestOptions,
     frame: &[u8],
-    question: RequestId,
+    request_id: RequestId,
 ) -> Result<()> {
-    let token = world.token.encode(question);
-    let client = world.lane_clients(LANE).client(question.sequence);
-    let frames = world.frames(LANE);
+    let token = run.token.encode(request_id);
+    let client = run.lane_clients(LANE).client(request_id.sequence);
+    let frames = run.frame_parameters(LANE);
     let builder = UdpFrameBuilder {
         destination_mac: frames.destination_mac,
         source_mac: frames.source_mac,
         vlan: None,
-        source: SocketAddr::new(world.network.address(client), EVENT_PORT),
-        destination: plan.destination(world.target.ip()),
+        source: SocketAddr::new(run.network.address(client), EVENT_PORT),
+        destination: plan.destination(run.target.ip()),
     };
-    let mut template = ptp::PtpRequestTemplate::new(&plan, LANE, world.target.ip());
-    let payload = template.build_request(token, question.sequence);
+    let mut template = ptp::PtpRequestTemplate::new(&plan, LANE, run.target.ip());
+    let payload = template.build_request(token, request_id.sequence);
     let mut expected = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut expected);
-    ensure!(frame == expected, "it should be {expected:02x?}");
-    let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
+    ensure!(frame == expected, "expected frame: {expected:02x?}");
+    let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("invalid frame: {error:?}"))?;
     let (message, _) = Message::parse(parsed.payload)?;
     let source = PortIdentity { clock: token, port: LANE as u16 + 1 };
     ensure!(message.header.source == source && message.header.domain == plan.domain);
@@ -195,52 +204,55 @@ fn check_ptp_request(
     Ok(())
 }
 
-/// Nothing leaves before its instant, behind the end, after the sender gave up, or from a processor
-/// without a lane.
+/// No request is sent before its intended send time, at the end of the trial, after the sender gave
+/// up, or from a CPU without a lane.
 pub(crate) fn requests_leave_at_their_intended_send_times() -> Result<()> {
-    on_one_core(|core| {
+    run_on_one_core(|core| {
         let mut random = Random::new(SEED);
-        for world in worlds(&mut random)? {
-            let generator = world.load(ELSEWHERE)?;
+        for run in generator_runs(&mut random)? {
+            let generator = run.load(OTHER_INTERFACE)?;
             let now = ClockMonotonic.now();
-            generator.set_trial(&world.trial(now));
-            let due = lane(world.lane_clients(LANE), now);
+            generator.set_trial(&run.trial(now));
+            let due = lane(run.lane_clients(LANE), now);
             let frame = random.bytes(FRAME_MAX as usize);
-            let made = |lane: &GeneratorLane| -> Result<(XdpAction, u32)> {
+            let run_lane = |lane: &GeneratorLane| -> Result<(XdpAction, u32)> {
                 generator.set_lane(core, lane);
                 let verdict = generator.test_run(&frame)?.verdict;
                 Ok((verdict, generator.lane(core).done))
             };
             let later = (now + Span::from_ms(60_000)).as_ns() as u64;
-            ensure!(made(&due)? == (XdpAction::Redirect, 0), "due");
+            ensure!(run_lane(&due)? == (XdpAction::Redirect, 0), "due");
             ensure!(
-                made(&GeneratorLane { start_ns: later, ..due })? == (XdpAction::Drop, 0),
+                run_lane(&GeneratorLane { start_ns: later, ..due })? == (XdpAction::Drop, 0),
                 "too early"
             );
             ensure!(
-                made(&GeneratorLane { next: 9, end: 9, ..due })? == (XdpAction::Drop, 1),
+                run_lane(&GeneratorLane { next: 9, end: 9, ..due })? == (XdpAction::Drop, 1),
                 "at the end"
             );
             ensure!(
-                made(&GeneratorLane { give_up_ns: 1, ..due })? == (XdpAction::Drop, 1),
+                run_lane(&GeneratorLane { give_up_ns: 1, ..due })? == (XdpAction::Drop, 1),
                 "given up"
             );
-            ensure!(made(&GeneratorLane { active: 0, ..due })? == (XdpAction::Drop, 0), "no lane");
-            ensure!(made(&GeneratorLane { done: 1, ..due })? == (XdpAction::Drop, 1), "done");
+            ensure!(
+                run_lane(&GeneratorLane { active: 0, ..due })? == (XdpAction::Drop, 0),
+                "no lane"
+            );
+            ensure!(run_lane(&GeneratorLane { done: 1, ..due })? == (XdpAction::Drop, 1), "done");
         }
         Ok(())
     })
 }
 
-/// Exponential intervals are those of the table, and have the mean asked for.
+/// Exponential intervals are those of the quantile table and have the intended mean.
 pub(crate) fn exponential_intervals_match_the_table() -> Result<()> {
-    on_one_core(|core| {
+    run_on_one_core(|core| {
         let mut random = Random::new(SEED);
-        let world = World::all(&mut random)?.remove(0);
-        let generator = world.load(ELSEWHERE)?;
+        let run = GeneratorRun::all(&mut random)?.remove(0);
+        let generator = run.load(OTHER_INTERFACE)?;
         let now = ClockMonotonic.now();
-        generator.set_trial(&TrialSettings { exponential: true, ..world.trial(now) });
-        let begun = lane(world.lane_clients(LANE), now);
+        generator.set_trial(&TrialSettings { exponential: true, ..run.trial(now) });
+        let begun = lane(run.lane_clients(LANE), now);
         generator.set_lane(core, &begun);
         let quantiles = exponential_quantiles();
         let mut before = 0;
@@ -254,36 +266,36 @@ pub(crate) fn exponential_intervals_match_the_table() -> Result<()> {
             before = next;
         }
         let mean = before as f64 / f64::from(REQUESTS) / begun.interval as f64;
-        // Six standard deviations of the mean of so many.
-        ensure!((mean - 1.0).abs() < 0.1, "the mean interval is {mean} of the one asked for");
+        // Six standard deviations of the mean of `REQUESTS` intervals.
+        ensure!((mean - 1.0).abs() < 0.1, "the mean interval is {mean} times the intended one");
         Ok(())
     })
 }
 
-/// The bucket that the program counts a response time in is the one of `horolog_stats`, for every
-/// edge and for random values; what is larger than the last bucket is refused.
-pub(crate) fn buckets_are_the_same() -> Result<()> {
-    on_one_core(|core| {
+/// The program counts a response time in the bucket of `horolog_stats`, for test vectors and random
+/// values; a value above the last bucket is not counted.
+pub(crate) fn response_time_buckets_match_horolog_stats() -> Result<()> {
+    run_on_one_core(|core| {
         let mut random = Random::new(SEED);
-        let world = World::all(&mut random)?.remove(0);
-        let generator = world.load(LOOPBACK)?;
-        // Short times as often as long ones.
+        let run = GeneratorRun::all(&mut random)?.remove(0);
+        let generator = run.load(LOOPBACK)?;
+        // Log-uniform: short times are as frequent as long ones.
         let bits: Vec<_> = (0..3_000).map(|_| random.within(28..=63)).collect();
         let drawn = bits.into_iter().map(|bits| random.next() >> bits);
         let drawn: Vec<_> = drawn.map(|value| (value, bucket_index(value))).collect();
         for (number, &(value, bucket)) in TEST_VECTORS.iter().chain(&drawn).enumerate() {
             generator.clear();
-            generator.set_trial(&world.trial(ClockMonotonic.now() - TRIAL_AGE));
+            generator.set_trial(&run.trial(ClockMonotonic.now() - TRIAL_AGE));
             let mut requester =
-                Requester { world: &world, random: &mut random, next: [number as u32; 2] };
+                Requester { world: &run, random: &mut random, next: [number as u32; 2] };
             let mut reply = requester.valid(Age::InTime);
             reply.header.receive = NtpTimestamp::from_bits(1);
-            reply.header.transmit = NtpTimestamp::from_bits(1 + units(value));
-            generator.test_run(&world.frame_to(reply.client, reply.lane, &reply.payload()))?;
-            let tally = generator.interval_counts(0, core);
-            let histogram = &tally.response_ns;
+            reply.header.transmit = NtpTimestamp::from_bits(1 + to_ntp_units(value));
+            generator.test_run(&run.frame_to(reply.client, reply.lane, &reply.payload()))?;
+            let counts = generator.interval_counts(0, core);
+            let histogram = &counts.response_ns;
             if value > MAX_VALUE {
-                ensure!((tally.received, histogram.count) == (0, 0), "{value} was counted");
+                ensure!((counts.received, histogram.count) == (0, 0), "{value} ns was counted");
                 continue;
             }
             let used = histogram.buckets.iter().position(|&count| count > 0);
@@ -295,29 +307,29 @@ pub(crate) fn buckets_are_the_same() -> Result<()> {
     })
 }
 
-/// The least number of units of 2^-32 s that are this many ns, as far as a timestamp reaches.
-fn units(ns: u64) -> u64 {
+/// Returns the smallest number of units of 2^-32 s that is at least `ns`, up to `i64::MAX`.
+fn to_ntp_units(ns: u64) -> u64 {
     let units = (u128::from(ns) << 32).div_ceil(1_000_000_000);
     u64::try_from(units).unwrap_or(u64::MAX).min(i64::MAX as u64)
 }
 
-/// Lateness goes into the same buckets; what is larger than the last one goes into the last one.
-pub(crate) fn lateness_is_counted_in_the_same_buckets() -> Result<()> {
-    on_one_core(|core| {
+/// Send lateness is counted in the buckets of `horolog_stats`; the last one takes larger values.
+pub(crate) fn lateness_buckets_match_horolog_stats() -> Result<()> {
+    run_on_one_core(|core| {
         let mut random = Random::new(SEED);
-        let world = World::all(&mut random)?.remove(0);
-        let generator = world.load(ELSEWHERE)?;
-        generator.set_trial(&world.trial(ClockMonotonic.now()));
+        let run = GeneratorRun::all(&mut random)?.remove(0);
+        let generator = run.load(OTHER_INTERFACE)?;
+        generator.set_trial(&run.trial(ClockMonotonic.now()));
         let up_ns = ClockMonotonic.now().as_ns() as u64;
-        ensure!(up_ns > MAX_VALUE, "this machine is up for less than 69 s; wait a little");
-        let mut latest = vec![up_ns];
+        ensure!(up_ns > MAX_VALUE, "the host has been up for less than 69 s; wait");
+        let mut latenesses = vec![up_ns];
         let bits: Vec<_> = (0..500).map(|_| random.within(0..=30)).collect();
-        latest.extend(bits.into_iter().map(|bits| (random.next() % up_ns) >> bits));
-        for late_ns in latest {
+        latenesses.extend(bits.into_iter().map(|bits| (random.next() % up_ns) >> bits));
+        for late_ns in latenesses {
             generator.clear();
             let before = ClockMonotonic.now().as_ns() as u64;
             let start_ns = before.saturating_sub(late_ns);
-            let due = lane(world.lane_clients(LANE), ClockMonotonic.now());
+            let due = lane(run.lane_clients(LANE), ClockMonotonic.now());
             generator.set_lane(core, &GeneratorLane { start_ns, ..due });
             generator.test_run(&[0; HEADER_LEN])?;
             let after = ClockMonotonic.now().as_ns() as u64;
@@ -326,7 +338,7 @@ pub(crate) fn lateness_is_counted_in_the_same_buckets() -> Result<()> {
             let range = bucket_index(before - start_ns)..=bucket_index(after - start_ns);
             ensure!(
                 used.is_some_and(|bucket| range.contains(&bucket)),
-                "{late_ns} ns late is in bucket {used:?} instead of {range:?}"
+                "a lateness of {late_ns} ns is in bucket {used:?} instead of {range:?}"
             );
         }
         Ok(())

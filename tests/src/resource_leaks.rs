@@ -1,7 +1,7 @@
-//! Resources that a scenario must not leave behind: named namespaces, XDP programs on this
-//! machine's own interfaces, processes, be they children or orphans. What existed before the
-//! scenario is ignored. The groups that wait check processes alone, since the other groups run in
-//! parallel. It cleans nothing up: whatever leaves something has a defect.
+//! Detection of resources that a scenario leaves behind: named namespaces, XDP programs on the
+//! host's own interfaces, and processes, children as well as orphans. Resources that existed before
+//! the scenario are ignored. The waiting groups check only processes, since other groups run in
+//! parallel. Nothing is cleaned up: a leftover is a defect of what was run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,18 +17,18 @@ use crate::process::{TIMEOUT as PROGRAM_TIMEOUT, run_to_end, signal_to};
 use crate::scenario_groups;
 use crate::supervisor::parents;
 
-/// The kernel takes programs and processes away a moment after they are let go.
+/// Longest time that the kernel needs to remove released programs and processes.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// What the names of this project's namespaces begin with.
+/// Prefix of the names of this project's namespaces.
 const NAMESPACE_PREFIX: &str = "horolog-";
 
-/// The things of this machine that a scenario could leave behind, each in words.
+/// Resources of the host that a scenario could leave behind, as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Resources(BTreeSet<String>);
 
 impl Resources {
-    /// Those that are there now.
+    /// Returns the resources that exist now.
     pub(crate) fn snapshot() -> Result<Self> {
         let mut all = BTreeSet::new();
         all.extend(children_of(&parents())?);
@@ -38,11 +38,11 @@ impl Resources {
         let ours = list_named()?.into_iter().filter(|name| name.starts_with(NAMESPACE_PREFIX));
         all.extend(ours.map(|name| format!("namespace {name}")));
         let links = std::process::Command::new("ip").args(["-j", "link"]).output();
-        all.extend(xdp_in(&links.context("cannot run ip")?.stdout)?);
+        all.extend(xdp_programs(&links.context("cannot run ip")?.stdout)?);
         Ok(Self(all))
     }
 
-    /// What has come since, and does not go by itself.
+    /// Returns the resources that appeared after this snapshot and stay for longer than `TIMEOUT`.
     pub(crate) fn left_behind(&self) -> Result<Option<String>> {
         let started = Instant::now();
         loop {
@@ -59,7 +59,7 @@ impl Resources {
     }
 }
 
-/// A process whose parent has ended is found, by name, and one that ends is held against nobody.
+/// A process whose parent has ended is found, by name; it is not reported once it has ended.
 pub(crate) fn an_orphan_is_found() -> Result<()> {
     let before = Resources::snapshot()?;
     let script = "sleep 62.5 > /dev/null 2>&1 & echo $!; true & exit 0";
@@ -67,30 +67,30 @@ pub(crate) fn an_orphan_is_found() -> Result<()> {
         run_to_end(std::process::Command::new("sh").args(["-c", script]), PROGRAM_TIMEOUT)?;
     let orphan = str::from_utf8(&output.stdout)?.trim().to_owned();
     let left = before.left_behind()?;
-    signal_to(orphan.parse().context("no process")?, "KILL")?;
+    signal_to(orphan.parse().context("invalid process number")?, "KILL")?;
     let expected = format!("process {orphan} (sleep)");
     ensure!(left.as_deref() == Some(&*expected), "{left:?} instead of {expected}");
     let gone = before.left_behind()?;
-    ensure!(gone.is_none(), "{gone:?} is still there");
+    ensure!(gone.is_none(), "{gone:?} is reported after its end");
     Ok(())
 }
 
-/// Checks that no XDP program is attached to an interface of this host.
-pub(crate) fn nothing_is_attached(host: &LabHost) -> Result<()> {
+/// Checks that no XDP program is attached to an interface of `host`.
+pub(crate) fn check_nothing_attached(host: &LabHost) -> Result<()> {
     let links = host.command("ip").args(["-j", "link"]).output().context("cannot run ip")?;
-    let attached = xdp_in(&links.stdout)?;
-    ensure!(attached.is_empty(), "still there: {}", attached.join(", "));
+    let attached = xdp_programs(&links.stdout)?;
+    ensure!(attached.is_empty(), "left attached: {}", attached.join(", "));
     Ok(())
 }
 
-/// The XDP programs in what `ip -j link` prints.
-fn xdp_in(links: &[u8]) -> Result<Vec<String>> {
-    let links: Vec<Value> = serde_json::from_slice(links).context("ip -j link prints no list")?;
+/// Returns the XDP programs in the output of `ip -j link`.
+fn xdp_programs(links: &[u8]) -> Result<Vec<String>> {
+    let links: Vec<Value> = serde_json::from_slice(links).context("ip -j link: not a list")?;
     let with_program = links.iter().filter(|link| link.get("xdp").is_some());
     Ok(with_program.map(|link| format!("XDP program on {}", link["ifname"])).collect())
 }
 
-/// The children of these processes, but this one.
+/// Returns the children of `parents`, except for this process.
 pub(crate) fn children_of(parents: &[u32]) -> Result<Vec<String>> {
     let own = std::process::id().to_string();
     let parents: Vec<String> = parents.iter().map(u32::to_string).collect();
@@ -99,10 +99,10 @@ pub(crate) fn children_of(parents: &[u32]) -> Result<Vec<String>> {
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()))
         .filter(|entry| entry.file_name().to_string_lossy() != own)
-        // One that has ended meanwhile is none.
+        // A process that has ended meanwhile has no such file.
         .filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok())
         .filter_map(|stat| {
-            // "PID (NAME) STATE PARENT ...", where the name may hold anything (proc_pid_stat(5)).
+            // "PID (NAME) STATE PARENT ...": NAME may contain any character (proc_pid_stat(5)).
             let (head, tail) = stat.rsplit_once(") ")?;
             let parent = tail.split(' ').nth(1)?;
             parents.iter().any(|known| known == parent).then(|| format!("process {head})"))

@@ -1,5 +1,5 @@
-//! Scenarios of the store: what commands keep, what is made of it, and what becomes of a result
-//! that no store takes.
+//! Scenarios of the store: results that commands store, show, compare, export and import, and
+//! results that a store does not accept.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,24 +19,23 @@ use crate::scenario::Need;
 use crate::{runs, scenarios};
 
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
-/// A result of each kind.
-const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
-/// A measurement that takes no time.
-pub(crate) const MEASURED: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
+/// Directory with a sample result of each kind.
+const SAMPLES: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
+/// Arguments of a simulation, which yields a result at once.
+pub(crate) const SIMULATE_COMMAND: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], runs:
         results_are_stored_and_shown_again,
         several_commands_store_at_once,
         results_of_every_kind_are_stored_shown_and_exported,
         a_worse_run_ends_in_status_1,
-        unreadable_results_are_named,
+        unreadable_results_are_reported,
         results_of_another_version_are_shown_as_far_as_possible,
         an_invalid_field_is_named_with_its_path,
-        an_empty_run_is_shown_as_one,
+        a_run_without_trials_is_shown,
         a_locked_store_loses_no_result,
-        a_store_of_a_newer_version_is_left_alone,
+        a_store_of_a_newer_version_is_not_changed,
         a_damaged_store_loses_no_result,
     ));
     all.extend(scenarios!(&[Need::Root, Need::Peer("unshare")], runs:
@@ -45,7 +44,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A store of its own.
+/// Store in a temporary directory.
 pub(crate) struct TestStore {
     pub(crate) directory: TempDir,
 }
@@ -80,13 +79,13 @@ impl TestStore {
     }
 
     pub(crate) fn measure(&self, more: &[&str]) -> Result<Output> {
-        let output = self.horolog(&[&MEASURED, more].concat())?;
+        let output = self.horolog(&[&SIMULATE_COMMAND, more].concat())?;
         ensure!(output.status.success(), "{output:?}");
         Ok(output)
     }
 
-    /// A complaint in one line with these words, and this status.
-    pub(crate) fn refused<S: AsRef<OsStr>>(
+    /// Checks that the command ends with `status` and one line on stderr that contains `words`.
+    pub(crate) fn check_refused<S: AsRef<OsStr>>(
         &self,
         arguments: &[S],
         status: i32,
@@ -135,9 +134,9 @@ fn results_are_stored_and_shown_again() -> Result<()> {
         (&["runs", "export"], "--format"),
         (&["runs", "list", "--since", "today"], "2026-01-31"),
     ] {
-        test_store.refused(arguments, 2, words)?;
+        test_store.check_refused(arguments, 2, words)?;
     }
-    ensure!(test_store.list()?.runs.len() == 1, "where one is not there, none is deleted");
+    ensure!(test_store.list()?.runs.len() == 1, "a run was deleted with an unknown one");
     Ok(())
 }
 
@@ -145,7 +144,7 @@ fn several_commands_store_at_once() -> Result<()> {
     const COUNT: usize = 12;
     let test_store = TestStore::new()?;
     let started = (0..COUNT).map(|seed| {
-        let mut command = test_store.command(&MEASURED)?;
+        let mut command = test_store.command(&SIMULATE_COMMAND)?;
         command.args(["--seed", &seed.to_string()]);
         Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
     });
@@ -158,10 +157,10 @@ fn several_commands_store_at_once() -> Result<()> {
     Ok(())
 }
 
-/// The results that stand in files, but for those of other things.
-pub(crate) fn golden() -> Result<Vec<PathBuf>> {
+/// Returns the samples that are results of runs.
+pub(crate) fn samples() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(GOLDEN)? {
+    for entry in fs::read_dir(SAMPLES)? {
         let path = entry?.path();
         if path.extension().is_none_or(|ending| ending != "json") {
             continue;
@@ -178,7 +177,7 @@ pub(crate) fn golden() -> Result<Vec<PathBuf>> {
 
 fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
     let test_store = TestStore::new()?;
-    let files = golden()?;
+    let files = samples()?;
     let import = |files: &[PathBuf]| {
         let mut command = test_store.command(&["runs", "import"])?;
         let output = run_to_end(command.args(files), TIMEOUT)?;
@@ -192,13 +191,13 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
     let lines = test_store.path("all.jsonl").to_string_lossy().into_owned();
     ensure!(test_store.horolog(&["runs", "export", "-o", &lines])?.status.success());
     let again = import(&[lines.clone().into()])?;
-    ensure!(again.contains("0 results were imported"), "however they are laid out: {again}");
-    let figures = test_store.horolog(&["runs", "export", "--format", "csv"])?;
-    let figures = String::from_utf8(figures.stdout)?;
-    ensure!(figures.starts_with("run,name,schema,started,command,path,value\n"));
-    let columns = test_store.horolog(&["runs", "export", "--format", "parquet"])?;
-    let is_whole = columns.stdout.starts_with(b"PAR1") && columns.stdout.ends_with(b"PAR1");
-    ensure!(columns.status.success() && is_whole, "{:?}", columns.stderr);
+    ensure!(again.contains("0 results were imported"), "results are imported twice: {again}");
+    let csv = test_store.horolog(&["runs", "export", "--format", "csv"])?;
+    let csv = String::from_utf8(csv.stdout)?;
+    ensure!(csv.starts_with("run,name,schema,started,command,path,value\n"));
+    let parquet = test_store.horolog(&["runs", "export", "--format", "parquet"])?;
+    let is_whole = parquet.stdout.starts_with(b"PAR1") && parquet.stdout.ends_with(b"PAR1");
+    ensure!(parquet.status.success() && is_whole, "{:?}", parquet.stderr);
     let file = test_store.path("all.parquet");
     ensure!(
         test_store
@@ -206,7 +205,7 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
             .status
             .success()
     );
-    ensure!(fs::read(&file)? == columns.stdout, "one file and another");
+    ensure!(fs::read(&file)? == parquet.stdout, "the outputs of -o and stdout differ");
     for run in test_store.list()?.runs {
         let id = run.id.to_string();
         let shown = test_store.horolog(&["runs", "show", &id])?;
@@ -219,17 +218,18 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
     Ok(())
 }
 
-/// A load's result with as many values as these, each as long as this, in ns.
-fn load(test_store: &TestStore, name: &str, each: u64) -> Result<String> {
+/// Writes a load result whose trials have 20,000 RTT values from `rtt_min_ns` to 1 µs more; returns
+/// its path.
+fn write_load_result(test_store: &TestStore, name: &str, rtt_min_ns: u64) -> Result<String> {
     let mut recorder = horolog_stats::Histogram::new();
     for number in 0..20_000 {
-        recorder.record(each + number % 1_000);
+        recorder.record(rtt_min_ns + number % 1_000);
     }
     let distribution =
-        horolog_record::Distribution::from_histogram(&recorder).context("no values")?;
+        horolog_record::Distribution::from_histogram(&recorder).context("empty histogram")?;
     let mut result: Value =
-        serde_json::from_str(&fs::read_to_string(format!("{GOLDEN}/load.json"))?)?;
-    for trial in result["trials"].as_array_mut().context("no trials")? {
+        serde_json::from_str(&fs::read_to_string(format!("{SAMPLES}/load.json"))?)?;
+    for trial in result["trials"].as_array_mut().context("no trials in the sample")? {
         trial["rtt_ns"] = serde_json::to_value(&distribution)?;
     }
     let path = test_store.path(name);
@@ -239,8 +239,10 @@ fn load(test_store: &TestStore, name: &str, each: u64) -> Result<String> {
 
 fn a_worse_run_ends_in_status_1() -> Result<()> {
     let test_store = TestStore::new()?;
-    let [before, slower] =
-        [load(&test_store, "a.json", 50_000)?, load(&test_store, "b.json", 80_000)?];
+    let [before, slower] = [
+        write_load_result(&test_store, "a.json", 50_000)?,
+        write_load_result(&test_store, "b.json", 80_000)?,
+    ];
     let compare = |more: &[&str]| test_store.horolog(&[&["runs", "compare"], more].concat());
     let worse = compare(&[&before, &slower])?;
     let stdout = String::from_utf8(worse.stdout)?;
@@ -252,18 +254,18 @@ fn a_worse_run_ends_in_status_1() -> Result<()> {
     ensure!(better.status.success(), "{better:?}");
     let better = compare(&[&slower, &before])?;
     ensure!(better.status.success() && String::from_utf8(better.stdout)?.contains("better"));
-    test_store.refused(
-        &["runs", "compare", &before, &format!("{GOLDEN}/query.json")],
+    test_store.check_refused(
+        &["runs", "compare", &before, &format!("{SAMPLES}/query.json")],
         2,
         "one kind",
     )?;
     Ok(())
 }
 
-fn unreadable_results_are_named() -> Result<()> {
+fn unreadable_results_are_reported() -> Result<()> {
     let test_store = TestStore::new()?;
     test_store.measure(&[])?;
-    let whole = fs::read_to_string(format!("{GOLDEN}/load.json"))?;
+    let whole = fs::read_to_string(format!("{SAMPLES}/load.json"))?;
     for (name, text, words) in [
         ("cut.json", &whole[..whole.len() / 2], "starts as a result 'horolog.load/2'"),
         ("cut.json", &whole[..whole.len() / 2], "complete fields: command, "),
@@ -274,22 +276,26 @@ fn unreadable_results_are_named() -> Result<()> {
         let path = test_store.path(name);
         fs::write(&path, text)?;
         let path = path.to_string_lossy().into_owned();
-        test_store.refused(&["runs", "show", &path], 3, words)?;
-        test_store.refused(&["runs", "import", &path], 3, words)?;
+        test_store.check_refused(&["runs", "show", &path], 3, words)?;
+        test_store.check_refused(&["runs", "import", &path], 3, words)?;
     }
     let lines = whole.replace('\n', " ");
     let path = test_store.path("cut.jsonl");
     fs::write(&path, format!("{lines}\n{lines}\n{}", &lines[..lines.len() / 2]))?;
     let path = path.to_string_lossy().into_owned();
-    test_store.refused(&["runs", "import", &path], 3, "line 3: ")?;
-    test_store.refused(&["runs", "import", &path], 3, "sound results before it: 2")?;
-    ensure!(test_store.list()?.runs.len() == 1, "of what is cut, nothing is kept");
+    test_store.check_refused(&["runs", "import", &path], 3, "line 3: ")?;
+    test_store.check_refused(&["runs", "import", &path], 3, "sound results before it: 2")?;
+    ensure!(test_store.list()?.runs.len() == 1, "results of a truncated file were imported");
     Ok(())
 }
 
-/// A result of a load with something changed.
-fn changed(test_store: &TestStore, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
-    let mut result = serde_json::from_str(&fs::read_to_string(format!("{GOLDEN}/load.json"))?)?;
+/// Writes a changed load result and returns its path.
+fn write_changed_result(
+    test_store: &TestStore,
+    name: &str,
+    change: impl FnOnce(&mut Value),
+) -> Result<String> {
+    let mut result = serde_json::from_str(&fs::read_to_string(format!("{SAMPLES}/load.json"))?)?;
     change(&mut result);
     let path = test_store.path(name);
     fs::write(&path, serde_json::to_string(&result)?)?;
@@ -301,9 +307,9 @@ fn results_of_another_version_are_shown_as_far_as_possible() -> Result<()> {
     let page = test_store.path("page.html").to_string_lossy().into_owned();
     for (stored, version) in [1, 3].into_iter().enumerate() {
         let schema = format!("horolog.load/{version}");
-        let file = changed(&test_store, &format!("{version}.json"), |result| {
+        let file = write_changed_result(&test_store, &format!("{version}.json"), |result| {
             result["schema"] = schema.clone().into();
-            // What another version lacks or calls otherwise is no matter.
+            // Missing and renamed fields of another version do not matter.
             result.as_object_mut().map(|fields| fields.remove("trials"));
         })?;
         let made = [&["report", &file, "-o", &page][..], &["runs", "show", &file, "--html", &page]];
@@ -316,18 +322,18 @@ fn results_of_another_version_are_shown_as_far_as_possible() -> Result<()> {
             let text = String::from_utf8(shown.stdout)?;
             let findings = text.lines().skip(1).filter(|line| line.starts_with("warning: "));
             ensure!(text.starts_with(&format!("{schema}, started 20")), "{text}");
-            ensure!(findings.count() > 0, "what it doubted can be read: {text}");
+            ensure!(findings.count() > 0, "the findings are not shown: {text}");
         }
         let compared = test_store.horolog(&["runs", "compare", &file, &file])?;
         let stderr = String::from_utf8(compared.stderr)?;
         let reason = format!("its schema is '{schema}', and this version reads 'horolog.load/2'");
         ensure!(compared.status.code() == Some(3) && stderr.contains(&reason), "{stderr}");
-        ensure!(!Path::new(&page).exists(), "a page of what is not known");
-        // A program of that version can still read it.
+        ensure!(!Path::new(&page).exists(), "a report of an unknown version was written");
+        // The document is imported as it is, for programs of that version.
         ensure!(test_store.horolog(&["runs", "import", &file])?.status.success());
         let exported = test_store.horolog(&["runs", "export", "last", "--format", "jsonl"])?;
         let original: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
-        ensure!(serde_json::from_slice::<Value>(&exported.stdout)? == original, "not the original");
+        ensure!(serde_json::from_slice::<Value>(&exported.stdout)? == original, "export differs");
         let runs = test_store.list()?.runs;
         ensure!(runs.len() == stored + 1 && runs.iter().any(|run| run.kind == schema), "{runs:?}");
     }
@@ -336,21 +342,23 @@ fn results_of_another_version_are_shown_as_far_as_possible() -> Result<()> {
 
 fn an_invalid_field_is_named_with_its_path() -> Result<()> {
     let test_store = TestStore::new()?;
-    let file =
-        changed(&test_store, "odd.json", |result| result["trials"][0]["sent"] = "many".into())?;
+    let file = write_changed_result(&test_store, "odd.json", |result| {
+        result["trials"][0]["sent"] = "many".into();
+    })?;
     for arguments in [&["runs", "show", &file][..], &["report", &file, "-o", "/dev/null"]] {
         let output = test_store.horolog(arguments)?;
         let stderr = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(3) && stderr.lines().count() == 1, "{stderr}");
         ensure!(stderr.contains("trials[0].sent: invalid type: string \"many\""), "{stderr}");
-        ensure!(output.stdout.starts_with(b"horolog.load/2, started "), "what is sound is shown");
+        let shown = output.stdout.starts_with(b"horolog.load/2, started ");
+        ensure!(shown, "the valid fields are not shown");
     }
     Ok(())
 }
 
-fn an_empty_run_is_shown_as_one() -> Result<()> {
+fn a_run_without_trials_is_shown() -> Result<()> {
     let test_store = TestStore::new()?;
-    let file = changed(&test_store, "empty.json", |result| {
+    let file = write_changed_result(&test_store, "empty.json", |result| {
         for list in ["trials", "findings", "limits"] {
             result[list] = Vec::<Value>::new().into();
         }
@@ -365,10 +373,10 @@ fn an_empty_run_is_shown_as_one() -> Result<()> {
     ensure!(test_store.horolog(&["report", &file, "-o", &page])?.status.success());
     ensure!(fs::read_to_string(&page)?.contains("not measured"));
     ensure!(test_store.horolog(&["runs", "import", &file])?.status.success());
-    test_store.refused(&["runs", "compare", "1", &file], 3, "no common metrics")
+    test_store.check_refused(&["runs", "compare", "1", &file], 3, "no common metrics")
 }
 
-/// The only file in the directory that is a result, as it was measured.
+/// Reads the only result in `directory`.
 pub(crate) fn only_result_in(directory: &Path) -> Result<Value> {
     let files = fs::read_dir(directory)?.collect::<std::io::Result<Vec<_>>>()?;
     let is_result = |name: &str| name.starts_with("horolog-");
@@ -389,10 +397,10 @@ fn a_locked_store_loses_no_result() -> Result<()> {
         stderr.contains("is locked by another program") && stderr.lines().count() == 1,
         "{stderr}"
     );
-    ensure!(!output.stdout.is_empty(), "its text is shown all the same");
+    ensure!(!output.stdout.is_empty(), "the result is not shown");
     ensure!(only_result_in(test_store.directory.path())?["schema"] == "horolog.clock/2");
-    ensure!(test_store.list()?.runs.len() == 1, "who only reads does not wait");
-    test_store.refused(
+    ensure!(test_store.list()?.runs.len() == 1, "the locked store cannot be read");
+    test_store.check_refused(
         &["runs", "delete", "last"],
         3,
         "is locked by another program; try again",
@@ -402,7 +410,7 @@ fn a_locked_store_loses_no_result() -> Result<()> {
     Ok(())
 }
 
-fn a_store_of_a_newer_version_is_left_alone() -> Result<()> {
+fn a_store_of_a_newer_version_is_not_changed() -> Result<()> {
     let test_store = TestStore::new()?;
     test_store.measure(&[])?;
     Connection::open(test_store.store())?.pragma_update(None, "user_version", 99)?;
@@ -411,8 +419,12 @@ fn a_store_of_a_newer_version_is_left_alone() -> Result<()> {
     let stderr = String::from_utf8(output.stderr)?;
     ensure!(stderr.contains("has version 99") && stderr.lines().count() == 1, "{stderr}");
     ensure!(only_result_in(test_store.directory.path())?["schema"] == "horolog.clock/2");
-    test_store.refused(&["runs", "list"], 3, "has version 99, and this program supports 2")?;
-    ensure!(fs::read(test_store.store())? == before, "it was written to");
+    test_store.check_refused(
+        &["runs", "list"],
+        3,
+        "has version 99, and this program supports 2",
+    )?;
+    ensure!(fs::read(test_store.store())? == before, "the store was changed");
     Ok(())
 }
 
@@ -428,10 +440,10 @@ fn a_damaged_store_loses_no_result() -> Result<()> {
     ensure!(stderr.contains("not kept as a run") && stderr.contains("damaged"), "{stderr}");
     ensure!(stderr.lines().count() == 1 && !output.stdout.is_empty(), "{stderr}");
     ensure!(only_result_in(test_store.directory.path())?["schema"] == "horolog.clock/2");
-    test_store.refused(&["runs", "list"], 3, "damaged")?;
+    test_store.check_refused(&["runs", "list"], 3, "damaged")?;
     let directory = test_store.path("directory").to_string_lossy().into_owned();
     fs::create_dir(&directory)?;
-    test_store.refused(&["runs", "list", "--store", &directory], 3, "it is a directory")
+    test_store.check_refused(&["runs", "list", "--store", &directory], 3, "it is a directory")
 }
 
 fn a_full_disk_loses_no_result() -> Result<()> {
@@ -444,7 +456,7 @@ fn a_full_disk_loses_no_result() -> Result<()> {
                   cd \"$2\" && shift 2 && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args([&disk, &here]).arg(binary()?);
-    command.args(MEASURED).args(["--store"]).arg(disk.join("runs.sqlite"));
+    command.args(SIMULATE_COMMAND).args(["--store"]).arg(disk.join("runs.sqlite"));
     let output = run_to_end(&mut command, TIMEOUT)?;
     let stderr = String::from_utf8(output.stderr)?;
     ensure!(output.status.success() && !output.stdout.is_empty(), "{stderr}");

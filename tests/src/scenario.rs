@@ -1,5 +1,5 @@
-//! What a scenario is, and what it needs of the machine. One that cannot run here is reported as
-//! ignored, by name and with the reason; it is never left out silently.
+//! Scenarios and their needs. A scenario that cannot run on this host is reported as ignored, by
+//! name and with the reason; none is omitted silently.
 
 use std::fmt::Display;
 use std::fs;
@@ -12,34 +12,33 @@ use libtest_mimic::{Completion, Failed, Trial};
 use crate::debian_root;
 use crate::launch_systemd::{cgroup_root, systemd};
 use crate::resource_leaks::Resources;
-use crate::retry::Running;
+use crate::retry::RunningScenario;
 use crate::{duration_report, static_binary};
 
-/// Something without which a scenario cannot run.
+/// Requirement of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     /// Root, for network namespaces, raw frames and BPF.
     Root,
-    /// A program of somebody else's, found in `PATH`.
+    /// Third-party program in `PATH`.
     Peer(&'static str),
     /// IPv6 in the kernel.
     Ipv6,
-    /// A clock that the kernel calls unsynchronised. Scenarios never set the clock, so they take it
-    /// as it is.
+    /// System clock that the kernel reports as unsynchronised. Scenarios never set the clock.
     UnsynchronisedClock,
-    /// Root file system that debootstrap made of this machine's release, in the cache.
+    /// Root file system made by debootstrap from the host's release, in the cache.
     DebianRoot,
-    /// A static binary, in the cache.
+    /// Static binary, in the cache.
     StaticBinary,
-    /// systemd's programs, and a tree of cgroups for one of its own.
+    /// Programs of systemd, and a cgroup2 file system for an instance of it.
     Systemd,
 }
 
 /// Reason for which a scenario is not run.
 enum UnmetRequirement {
-    /// The machine is not the right one; that is nobody's fault.
+    /// The host lacks a property that cannot be installed.
     Machine(String),
-    /// What `make` installs is not there.
+    /// A program or file that `make` installs is missing.
     Peer(String),
 }
 
@@ -53,10 +52,11 @@ impl Need {
             }
             Self::DebianRoot if debian_root::image().is_some() => return None,
             Self::DebianRoot => {
-                return Some(UnmetRequirement::Peer("a clean system in the cache".to_owned()));
+                let reason = "a Debian root file system in the cache";
+                return Some(UnmetRequirement::Peer(reason.to_owned()));
             }
             Self::StaticBinary => (
-                static_binary::program().is_some(),
+                static_binary::try_program().is_some(),
                 "needs the static binary of 'make static-try'".to_owned(),
             ),
             Self::Ipv6 => (Path::new("/proc/net/if_inet6").exists(), "needs IPv6".to_owned()),
@@ -73,8 +73,8 @@ impl Need {
     }
 }
 
-/// A file that `make` puts into its cache, where it is there.
-pub(crate) fn cached(name: &str) -> Option<PathBuf> {
+/// Returns the path of a file in the cache of `make`, if it exists.
+pub(crate) fn cached_file(name: &str) -> Option<PathBuf> {
     let directory = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache = directory("HOROLOG_CACHE").or_else(|| {
         let caches =
@@ -89,7 +89,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Where a program is found that is called by its name.
+/// Returns the path of a program found in `PATH`.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -97,7 +97,7 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Makes a scenario of a function, with a check that it leaves nothing behind.
+/// Makes a scenario from a function, with a check that it leaves no resources behind.
 pub(crate) fn scenario<E: Display>(
     name: impl Into<String>,
     needs: &'static [Need],
@@ -110,9 +110,9 @@ pub(crate) fn scenario<E: Display>(
             Some(UnmetRequirement::Peer(what)) => return without_peer(&what),
             None => {}
         }
-        let mut running = Running::new(name);
+        let mut running = RunningScenario::new(name);
         let (before, begun) = (Resources::snapshot()?, Instant::now());
-        // `{:#}` is an error with its causes, in one line.
+        // `{:#}` prints an error with its causes, on one line.
         let outcome = run().map_err(|error| format!("{error:#}"));
         let left = before.left_behind()?;
         running.end(outcome.is_ok(), left.is_none());
@@ -126,16 +126,17 @@ pub(crate) fn scenario<E: Display>(
     })
 }
 
-/// Root can install it, and a continuous-integration machine has to have it.
+/// Reports a missing peer: as ignored, but as an error to root, who can install it, and in
+/// continuous integration, which has to have it.
 fn without_peer(what: &str) -> Result<Completion, Failed> {
-    let reason = format!("needs {what}; scripts/setup.sh --peers puts it there");
+    let reason = format!("needs {what}; install it with scripts/setup.sh --peers");
     if is_root() || std::env::var_os("CI").is_some_and(|value| value == "true") {
-        return Err(format!("{reason}, and `make scenarios` finds it there").into());
+        return Err(format!("{reason} and run `make scenarios`").into());
     }
     Ok(Completion::ignored_with(reason))
 }
 
-/// Scenarios from functions of one module, all with the same needs, each named `MODULE::FUNCTION`.
+/// Makes scenarios from functions of one module with the same needs, each named `MODULE::FUNCTION`.
 #[macro_export]
 macro_rules! scenarios {
     ($needs:expr, $module:ident: $($function:ident),+ $(,)?) => {

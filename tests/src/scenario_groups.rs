@@ -1,13 +1,14 @@
-//! Three groups of scenarios, each run by a process of its own, one scenario after the other.
-//! Scenarios that measure, or load a server, have a group to themselves, since two of them at once
-//! would disturb each other's results. Those of the other groups mostly wait, for a peer to answer
-//! or a second to pass, and use little of the machine: they run in parallel with the first and wait
-//! as long as it takes.
+//! Three groups of scenarios. Each group runs in a process of its own, one scenario after the
+//! other.
+//! Scenarios that measure or load a server form one group, since two of them at once would disturb
+//! each other's results. Those of the other groups mostly wait, for a reply of a peer or for time
+//! to
+//! pass, and use little of the host: they run in parallel with the first group.
 //!
-//! Each group's process has a parent of its own ([`crate::supervisor`]): for the first group that
-//! is the process that was started, for the others a child of it. So each finds its own leftovers.
-//! Leftovers in namespaces and on interfaces are searched for in the group that measures; the
-//! others create no named namespace and examine processes alone.
+//! Each group's process has a parent of its own ([`crate::supervisor`]), which finds the leftovers
+//! of this group alone: for the first group the initial process, for the others a child of it. The
+//! measuring group checks namespaces and interfaces for leftovers; the others create no named
+//! namespace and check only processes.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -22,20 +23,20 @@ use tempfile::tempfile;
 use crate::retry::Failures;
 use crate::{duration_report, supervisor};
 
-/// What stands before the other arguments of the process whose scenarios measure.
+/// First argument of the process that runs the measuring group.
 pub(crate) const MEASURING: &str = "measuring";
-/// And of those whose scenarios wait: for peers of servers and clocks, and for what is run,
-/// planned, installed and documented.
+/// First arguments of the processes that run the waiting groups: peers of servers and clocks;
+/// launched programs, campaigns, installation and documentation.
 pub(crate) const WAITING: [&str; 2] = ["peers", "operation"];
-/// And of the parent of one that waits, before the name of that group.
+/// First argument of the parent of a waiting group, before the name of the group.
 pub(crate) const WAITING_PARENT: &str = "waiting-parent";
 
-/// Whether this is a process whose scenarios wait.
+/// Returns true if this process runs a waiting group.
 pub(crate) fn is_waiting() -> bool {
     std::env::args().nth(1).is_some_and(|first| WAITING.contains(&&*first))
 }
 
-/// The groups.
+/// Scenarios of each group.
 pub(crate) struct ScenarioGroups {
     pub(crate) measuring: Vec<Trial>,
     /// In the order of [`WAITING`].
@@ -43,7 +44,7 @@ pub(crate) struct ScenarioGroups {
 }
 
 impl ScenarioGroups {
-    /// Runs all, each in a process of its own; or lists what is in them.
+    /// Runs every group in a process of its own, or lists all scenarios.
     pub(crate) fn run(self, arguments: &[String]) -> ExitCode {
         let parsed = parse(arguments);
         if parsed.list {
@@ -53,7 +54,7 @@ impl ScenarioGroups {
         exit_code(run_all(&arguments[1..]))
     }
 
-    /// Runs the scenarios of the group of this name, in this process.
+    /// Runs the scenarios of the group called `name` in this process.
     pub(crate) fn run_one(self, name: &str, arguments: &[String]) -> ExitCode {
         let waiting = WAITING.into_iter().zip(self.waiting);
         let mut all = std::iter::once((MEASURING, self.measuring)).chain(waiting);
@@ -66,16 +67,16 @@ impl ScenarioGroups {
     }
 }
 
-/// Runs a group that waits, as its parent; the first of the arguments is its name.
+/// Runs a waiting group as its parent; the first argument is the name of the group.
 pub(crate) fn run_waiting(arguments: &[String]) -> ExitCode {
     let run = || {
-        let (name, arguments) = arguments.split_first().context("no group")?;
+        let (name, arguments) = arguments.split_first().context("missing name of a group")?;
         supervisor::become_parent()?;
-        let waiting = started(&mut prepared(&[name], arguments)?)?;
+        let waiting = spawn_group(&mut group_command(&[name], arguments)?)?;
         let [status] = supervisor::wait_for(&[waiting])?;
-        let held = nothing_is_left_over()?;
-        // As the group ended, so that it is known whether some failed or something else went wrong.
-        Ok(if held { status.code() } else { None })
+        let is_clean = has_no_leftovers()?;
+        // Status of the group: it distinguishes failed scenarios from other failures.
+        Ok(if is_clean { status.code() } else { None })
     };
     match run() {
         Ok(code) => code.map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)),
@@ -83,7 +84,7 @@ pub(crate) fn run_waiting(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// A group that waits, what it writes, and the names of what fails in it.
+/// Waiting group with its output and the names of its failed scenarios.
 struct WaitingGroup {
     stdout: File,
     stderr: File,
@@ -92,70 +93,71 @@ struct WaitingGroup {
 
 impl WaitingGroup {
     fn start(name: &str, arguments: &[String]) -> Result<(Self, Child)> {
-        // Not pipes: whatever the group leaves would hold them open.
+        // Files instead of pipes, which a process left behind by the group would hold open.
         let this = Self { stdout: tempfile()?, stderr: tempfile()?, failures: Failures::new()? };
-        let mut command = prepared(&[WAITING_PARENT, name], arguments)?;
+        let mut command = group_command(&[WAITING_PARENT, name], arguments)?;
         command.stdout(this.stdout.try_clone()?).stderr(this.stderr.try_clone()?);
-        let child = started(command.envs([this.failures.variable()]))?;
+        let child = spawn_group(command.envs([this.failures.variable()]))?;
         Ok((this, child))
     }
 
-    /// Passes on what it wrote.
+    /// Prints the group's output and returns its failures.
     fn print_output(self) -> Result<Failures> {
-        io::stderr().write_all(&written(self.stderr)?)?;
-        io::stdout().write_all(&written(self.stdout)?)?;
+        io::stderr().write_all(&read_output(self.stderr)?)?;
+        io::stdout().write_all(&read_output(self.stdout)?)?;
         Ok(self.failures)
     }
 }
 
-/// Whether all of all groups held, and nothing is left.
+/// Runs all groups. Returns true if all scenarios passed and nothing is left behind.
 fn run_all(arguments: &[String]) -> Result<bool> {
     supervisor::become_parent()?;
     let [(peers, first), (operation, second)] =
         [WaitingGroup::start(WAITING[0], arguments)?, WaitingGroup::start(WAITING[1], arguments)?];
     let failures = Failures::new()?;
-    let measuring = started(prepared(&[MEASURING], arguments)?.envs([failures.variable()]))?;
+    let measuring =
+        spawn_group(group_command(&[MEASURING], arguments)?.envs([failures.variable()]))?;
     let [peers_ended, operation_ended, measured] =
         supervisor::wait_for(&[first, second, measuring])?;
-    println!("Beside these ran those that wait:");
+    println!("Groups that ran in parallel with these:");
     let groups = [
         (MEASURING, failures, measured),
         (WAITING[0], peers.print_output()?, peers_ended),
         (WAITING[1], operation.print_output()?, operation_ended),
     ];
-    let mut all = true;
+    let mut all_passed = true;
     for (name, failures, ended) in groups {
-        // Who asks for some by name has few or none beside them.
-        all &= match failures.to_retry(ended)? {
+        // Scenarios selected by name had few or none in parallel.
+        all_passed &= match failures.to_retry(ended)? {
             Some(names) if arguments.is_empty() => all_pass_alone(name, &names)?,
             _ => ended.success(),
         };
     }
-    Ok(all & nothing_is_left_over()?)
+    Ok(all_passed & has_no_leftovers()?)
 }
 
-/// Whether each of these holds when nothing runs beside it.
+/// Runs scenarios one by one with nothing in parallel. Returns true if all pass.
 fn all_pass_alone(group: &str, names: &[String]) -> Result<bool> {
-    println!("Once more, with nothing beside them: {}", names.join(", "));
-    let mut all = true;
+    println!("Second attempts, with nothing in parallel: {}", names.join(", "));
+    let mut all_passed = true;
     for name in names {
         let arguments = ["--exact".to_owned(), name.clone()];
-        let child = started(&mut prepared(&[group], &arguments)?)?;
+        let child = spawn_group(&mut group_command(&[group], &arguments)?)?;
         let [status] = supervisor::wait_for(&[child])?;
-        all &= status.success();
+        all_passed &= status.success();
     }
-    Ok(all)
+    Ok(all_passed)
 }
 
-fn nothing_is_left_over() -> Result<bool> {
-    let left = supervisor::left_over()?;
+fn has_no_leftovers() -> Result<bool> {
+    let left = supervisor::remaining_processes()?;
     if !left.is_empty() {
-        eprintln!("left behind when all scenarios were over: {}", left.join(", "));
+        eprintln!("left behind after all scenarios: {}", left.join(", "));
     }
     Ok(left.is_empty())
 }
 
-fn written(mut file: File) -> io::Result<Vec<u8>> {
+fn read_output(mut file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
@@ -168,17 +170,17 @@ fn parse(arguments: &[String]) -> Arguments {
     parsed
 }
 
-/// This program with these words before the other arguments, whose output goes where this one's
-/// goes.
-fn prepared(words: &[&str], arguments: &[String]) -> Result<Command> {
+/// Returns a command that runs this program with `words` before `arguments` and inherits its
+/// output.
+fn group_command(words: &[&str], arguments: &[String]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    // What tests measure is nobody's result; those of the store name their own.
+    // Results of scenarios are not stored; scenarios of the store set a store of their own.
     command.env(STORE_VARIABLE, STORE_NONE);
     command.args(words).args(arguments).stdin(Stdio::null());
     Ok(command)
 }
 
-fn started(command: &mut Command) -> Result<Child> {
+fn spawn_group(command: &mut Command) -> Result<Child> {
     die_with_parent(command).spawn().context("cannot start a group")
 }
 
@@ -187,7 +189,7 @@ fn exit_code(outcome: Result<bool>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("the groups: {error:#}");
+            eprintln!("cannot run the groups: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,5 +1,5 @@
-//! Scenarios of the search for the highest rate without loss, against a server whose capacity is
-//! known because it lets no more requests through.
+//! Scenarios of the search for the highest rate without loss, against a server with a rate limit,
+//! whose capacity is therefore known.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use horolog_record::{FindingCode, LOAD_SCHEMA, LoadResult, SearchEndReason, Seve
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::client;
-use crate::load_command::{Started, check_sums, has, load, parse};
+use crate::load_command::{StartedProgram, check_sums, has_finding, load, parse};
 use crate::process::server_address;
 
-/// Requests per second that the server lets through.
+/// Requests per second that the server accepts.
 pub(crate) const CAPACITY: f64 = 4_000.0;
-/// Requests above that which it lets through at once: 20 ms worth, for a machine that is busy.
+/// Requests that the server accepts at once above that rate: 20 ms' worth, for a busy host.
 const BURST: f64 = 80.0;
-/// Length of the decisive trials.
+/// Duration of the decisive trials, in seconds.
 const TRIAL_S: f64 = 0.25;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// A server of these scenarios, until it is dropped.
-pub(crate) struct Answering {
+/// NTP server that replies to selected requests, until it is dropped.
+pub(crate) struct SelectiveServer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Answering {
-    /// One that answers the requests that `admits` lets through, and lets the rest fall.
+impl SelectiveServer {
+    /// Starts a server that replies to the requests that `admits` accepts and drops the others.
     pub(crate) fn start(
         lab: &Lab,
         at: SocketAddr,
@@ -45,8 +45,8 @@ impl Answering {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// One that answers by a token bucket.
-    pub(crate) fn limited(lab: &Lab, at: SocketAddr) -> Result<Self> {
+    /// Starts a server with a rate limit, a token bucket.
+    pub(crate) fn start_limited(lab: &Lab, at: SocketAddr) -> Result<Self> {
         let (mut tokens, mut filled) = (BURST, Instant::now());
         Self::start(lab, at, move |_| {
             let now = Instant::now();
@@ -59,10 +59,10 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for SelectiveServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // One that panicked has said so on stderr.
+        // A panic of the thread has been printed to stderr.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -72,15 +72,15 @@ fn serve(socket: &UdpSocket, stop: &AtomicBool, mut admits: impl FnMut(SocketAdd
     while !stop.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
         if admits(from)
-            && let Some(reply) = answer(&buffer[..length])
+            && let Some(reply) = reply_to(&buffer[..length])
         {
-            // A reply that does not leave is missed by the generator.
+            // The generator counts a reply that could not be sent as lost.
             let _ = socket.send_to(&reply, from);
         }
     }
 }
 
-fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
+fn reply_to(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
     let (request, _) = Header::parse(request).ok()?;
     let now = client::now();
     let reply = Header {
@@ -96,17 +96,17 @@ fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
     Some(bytes)
 }
 
-/// The search finds what the server lets through, or says that it is not sure; the result is in the
-/// file as well as on the page.
+/// The search finds the capacity of the server or reports a warning; the JSON document and the HTML
+/// report contain the result.
 pub(crate) fn a_known_capacity_is_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let _server = Answering::limited(&lab, at)?;
+    let _server = SelectiveServer::start_limited(&lab, at)?;
     let (target, time) = (at.to_string(), TRIAL_S.to_string());
-    // One sending thread leaves a processor to the server.
+    // One sending thread leaves a CPU to the server.
     let mut arguments = vec![&*target, "--engine", "udp", "--threads", "1", "-t", &time];
     arguments.extend(["--search", "ndr", "-r", "1k-16k", "--json", "r.json", "--html", "r.html"]);
-    let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+    let mut run = StartedProgram::start(&mut load(lab.client(), &arguments)?)?;
     let (status, _) = run.end()?;
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);
     let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
@@ -122,23 +122,23 @@ pub(crate) fn a_known_capacity_is_found() -> Result<()> {
 fn check_search(result: &LoadResult) -> Result<()> {
     ensure!(result.schema == LOAD_SCHEMA, "{}", result.schema);
     let search = result.search.as_ref().context("no result of the search")?;
-    // In a trial the burst comes on top.
+    // In a trial the burst adds to the rate limit.
     let capacity = CAPACITY + BURST / TRIAL_S;
     let (low, high) = (0.97 * CAPACITY, 1.03 * capacity);
-    let is_sure =
-        search.end == SearchEndReason::Converged && !has(result, FindingCode::TrialsInconsistent);
-    if is_sure {
+    let has_converged = search.end == SearchEndReason::Converged
+        && !has_finding(result, FindingCode::TrialsInconsistent);
+    if has_converged {
         ensure!((low..=high).contains(&search.rate), "{search:?} is not {low} to {high}");
         let (lower, upper) = search.lower.zip(search.upper).context("no bounds")?;
         ensure!(lower < upper && upper <= 1.03 * lower, "{search:?}");
-        let held = |rate: f64| (rate - lower).abs() < 1e-6 * lower;
-        let at_lower = result.trials.iter().filter(|trial| held(trial.intended_rate));
+        let is_lower = |rate: f64| (rate - lower).abs() < 1e-6 * lower;
+        let at_lower = result.trials.iter().filter(|trial| is_lower(trial.intended_rate));
         ensure!(at_lower.filter(|trial| trial.lost == 0).count() > 0, "{search:?}");
     } else {
         ensure!(search.rate <= high, "{search:?} is more than {high}");
         let warnings =
             result.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
-        ensure!(warnings.count() > 0, "{search:?} without a doubt");
+        ensure!(warnings.count() > 0, "no warning of an inconclusive search: {search:?}");
     }
     Ok(())
 }
@@ -147,6 +147,6 @@ fn check_page(page: &str) -> Result<()> {
     let lower = page.to_lowercase();
     ensure!(lower.starts_with("<!doctype html>"), "the page begins with {page:.40}");
     ensure!(lower.trim_end().ends_with("</html>"), "the page has no end");
-    ensure!(page.contains(LOAD_SCHEMA) && page.contains("192.0.2.2"), "the result is not in it");
+    ensure!(page.contains(LOAD_SCHEMA) && page.contains("192.0.2.2"), "the page has no result");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Scenarios of the configuration file, checking and reloading: what is wrong is named by file,
-//! line and key, and a reload loses no request at an address that stays.
+//! Scenarios of the configuration file, its check and its reload: errors name file, line and key,
+//! and a reload loses no request at an address that stays.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,14 +19,13 @@ use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address
 use crate::scenario::scenario;
 use crate::{ROOT, scenarios, server_configuration};
 
-/// Often enough that some requests come while each reload happens.
-pub(crate) const REQUEST_PAUSE: Duration = Duration::from_millis(1);
+/// Short enough that some requests arrive during each reload.
+pub(crate) const REQUEST_INTERVAL: Duration = Duration::from_millis(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const RELOADS: u64 = 10;
-/// Longer than the time between two clock pages, in which a wrong change would show.
-const CLOCK_RENEWAL: Duration = Duration::from_millis(150);
+/// Longer than the interval between page updates, so that a wrong change would take effect.
+const PAGE_UPDATE_MAX: Duration = Duration::from_millis(150);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], server_configuration: a_file_is_checked));
     all.extend(scenarios!(ROOT, server_configuration:
@@ -42,26 +41,26 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// On a virtual link whose other end takes no frames from XDP, as a container's does, sockets
-/// answer and the reason is told; where it takes them, XDP answers.
+/// On a virtual link whose other end drops frames from XDP, as a container's does, sockets send the
+/// replies and the status contains the reason; otherwise XDP sends them.
 pub(crate) fn a_link_that_drops_xdp_frames_gets_sockets() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (address, client) = (server_address(&lab, false)?, lab.client());
     for takes in [false, true] {
         let end = client.first_interface().name.clone();
         client.run(|| set_gro(&end, takes))??;
-        let server = Server::start_choosing(lab.server(), &[address])?;
-        client::query_from(client, address).with_context(|| format!("GRO at its end: {takes}"))?;
+        let server = Server::start_auto(lab.server(), &[address])?;
+        client::query_from(client, address).with_context(|| format!("GRO at far end: {takes}"))?;
         let status = server.status()?;
         let (interfaces, why) = (&status["xdp_interfaces"], status["xdp_unavailable"].as_str());
         ensure!(interfaces.as_array().map(Vec::len) == Some(usize::from(takes)), "{interfaces}");
         let is_reported = why.is_some_and(|why| why.contains("GRO"));
-        ensure!(is_reported != takes, "GRO at its end: {takes}; told: {why:?}");
+        ensure!(is_reported != takes, "GRO at far end: {takes}; reason: {why:?}");
     }
     Ok(())
 }
 
-/// A file that is right is printed in full; one that is not is refused by line and key.
+/// A valid file is printed in full; an invalid one is refused with line and key.
 pub(crate) fn a_file_is_checked() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("horolog.toml");
@@ -71,15 +70,15 @@ pub(crate) fn a_file_is_checked() -> Result<()> {
         command.args(["serve", "--check", "-c"]).arg(&path).args(flags);
         run_to_end(&mut command, TIMEOUT)
     };
-    let right = check("stratum = 3\nlisten = ['127.0.0.1:4123']\n", &["--refid", "GPS"])?;
-    let printed = String::from_utf8(right.stdout)?;
-    ensure!(right.status.success(), "{}", String::from_utf8_lossy(&right.stderr));
+    let valid = check("stratum = 3\nlisten = ['127.0.0.1:4123']\n", &["--refid", "GPS"])?;
+    let printed = String::from_utf8(valid.stdout)?;
+    ensure!(valid.status.success(), "{}", String::from_utf8_lossy(&valid.stderr));
     for line in ["stratum = 3", "listen = [\"127.0.0.1:4123\"]", "refid = \"GPS\""] {
         ensure!(printed.lines().any(|printed| printed == line), "{line} is not in {printed}");
     }
     let again = check(&printed, &[])?;
-    ensure!(again.stdout == printed.as_bytes(), "it does not read what it prints");
-    let wrong = [
+    ensure!(again.stdout == printed.as_bytes(), "the printed file yields another one");
+    let invalid = [
         ("local = true\nstratun = 3\n", ":2:", "'stratum'"),
         ("stratum = 16\n", ":1:", "--stratum"),
         ("\n\nthreads = true\n", ":3:", "'threads'"),
@@ -87,13 +86,13 @@ pub(crate) fn a_file_is_checked() -> Result<()> {
         ("stratum = \n", ":1:", "horolog.toml"),
         ("local = true\npps = '/dev/pps0'\n", ":2:", "--gnss"),
     ];
-    // An interface or a list may come later, so that a unit tries again.
+    // Interfaces and lists may appear later: this status lets a unit retry.
     let missing = [
         ("interface = ['nosuch0']\n", ":1:", "'nosuch0'"),
         ("allow-file = '/nosuch/list'\n", "/nosuch/list", "cannot read"),
     ];
-    let wrong = wrong.map(|case| (2, case)).into_iter();
-    for (status, (text, line, named)) in wrong.chain(missing.map(|case| (3, case))) {
+    let invalid = invalid.map(|case| (2, case)).into_iter();
+    for (status, (text, line, named)) in invalid.chain(missing.map(|case| (3, case))) {
         let refused = check(text, &[])?;
         let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
         ensure!(refused.status.code() == Some(status), "{text}: {} with {stderr}", refused.status);
@@ -103,7 +102,8 @@ pub(crate) fn a_file_is_checked() -> Result<()> {
     Ok(())
 }
 
-/// A private host's interfaces are its own, though /sys shows those of whoever mounted it.
+/// Interfaces are those of the lab host, although /sys shows those of the namespace it was mounted
+/// in.
 pub(crate) fn local_interfaces_are_checked() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let own = lab.server().first_interface().name.as_str();
@@ -117,14 +117,14 @@ pub(crate) fn local_interfaces_are_checked() -> Result<()> {
     Ok(())
 }
 
-/// Writes the configuration of a server that trusts its clock, with these lines at its end.
-pub(crate) fn write(path: &Path, listen: &[SocketAddr], rest: &str) -> Result<()> {
+/// Writes the configuration of a server that trusts its clock, with `rest` as its last lines.
+pub(crate) fn write_configuration(path: &Path, listen: &[SocketAddr], rest: &str) -> Result<()> {
     let listen: Vec<String> = listen.iter().map(|address| format!("'{address}'")).collect();
     let text = format!("local = true\nlisten = [{}]\n{rest}", listen.join(", "));
     fs::write(path, text).context("cannot write the configuration")
 }
 
-/// Has the file read again, and returns the state afterwards.
+/// Reloads the configuration and returns the status afterwards.
 pub(crate) fn reload(server: &Server) -> Result<Value> {
     let count = |status: &Value| {
         let of = |key: &str| status["reload"][key].as_u64().unwrap_or(0);
@@ -138,35 +138,36 @@ pub(crate) fn reload(server: &Server) -> Result<Value> {
         if count(&status) > before {
             return Ok(status);
         }
-        ensure!(started.elapsed() < TIMEOUT, "it was not reloaded");
+        ensure!(started.elapsed() < TIMEOUT, "the reload does not end");
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// A client asks all the time while addresses come and go: each request is answered, and the new
-/// address as well.
+/// An address is added and removed while a client sends requests all the time: each of them gets a
+/// reply, and so do requests to the second address.
 fn reloads_lose_no_request(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let second = SocketAddr::new(at.ip(), 4123);
     let directory = TempDir::new()?;
     let path = directory.path().join("horolog.toml");
-    write(&path, &[at], "")?;
+    write_configuration(&path, &[at], "")?;
     let config = path.to_string_lossy().into_owned();
-    let server = Server::start_as(lab.server(), engine, &[], &["-c", &config])?;
+    let server = Server::start_without_local(lab.server(), engine, &[], &["-c", &config])?;
     let socket = client::socket(lab.client(), at, TIMEOUT)?;
-    let steady = SteadyClient::start(socket, at, REQUEST_PAUSE);
-    change_to_and_fro(&lab, &server, &path, at, second)?;
+    let steady = SteadyClient::start(socket, at, REQUEST_INTERVAL);
+    toggle_address(&lab, &server, &path, at, second)?;
     let answered = steady.end()?.all_answered()?;
-    ensure!(answered >= RELOADS, "only {answered} requests were made");
+    ensure!(answered >= RELOADS, "only {answered} requests were sent");
     let status = server.status()?;
     let sum = status["counters"]["answered"].as_u64().unwrap_or(0)
         + status["xdp_counters"]["answered_ipv4"].as_u64().unwrap_or(0);
-    ensure!(sum == answered + RELOADS / 2, "{answered} + {} asked, {sum} counted", RELOADS / 2);
+    let queries = RELOADS / 2;
+    ensure!(sum == answered + queries, "{answered} + {queries} requests, {sum} counted");
     Ok(())
 }
 
-fn change_to_and_fro(
+fn toggle_address(
     lab: &Lab,
     server: &Server,
     path: &Path,
@@ -176,7 +177,7 @@ fn change_to_and_fro(
     for turn in 0..RELOADS {
         let both = turn % 2 == 0;
         let listen: &[SocketAddr] = if both { &[at, second] } else { &[at] };
-        write(path, listen, &format!("stratum = {}\n", 2 + turn % 5))?;
+        write_configuration(path, listen, &format!("stratum = {}\n", 2 + turn % 5))?;
         let status = reload(server)?;
         ensure!(status["reload"]["done"] == turn + 1, "refused: {status}");
         let listens = status["listen"].as_array().map_or(0, Vec::len);
@@ -188,7 +189,7 @@ fn change_to_and_fro(
     Ok(())
 }
 
-/// A port that is taken, or a file that is not right, leaves everything as it was, and says so.
+/// A port in use and an invalid file change nothing and are reported.
 pub(crate) fn an_invalid_reload_changes_nothing() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -196,14 +197,14 @@ pub(crate) fn an_invalid_reload_changes_nothing() -> Result<()> {
     let _holder = lab.server().run(|| std::net::UdpSocket::bind(taken))??;
     let directory = TempDir::new()?;
     let path = directory.path().join("horolog.toml");
-    write(&path, &[at], "stratum = 2\n")?;
+    write_configuration(&path, &[at], "stratum = 2\n")?;
     let config = path.to_string_lossy().into_owned();
-    let server = Server::start_as(lab.server(), Engine::Socket, &[], &["-c", &config])?;
-    let refused = |named: &str| -> Result<()> {
+    let server = Server::start_without_local(lab.server(), Engine::Socket, &[], &["-c", &config])?;
+    let check_refused = |named: &str| -> Result<()> {
         let status = reload(&server)?;
         let error = status["reload"]["last_reload_error"].as_str().unwrap_or_default();
-        ensure!(error.contains(named), "{named} is not named: {error}");
-        thread::sleep(CLOCK_RENEWAL);
+        ensure!(error.contains(named), "{named} is missing: {error}");
+        thread::sleep(PAGE_UPDATE_MAX);
         ensure!(
             server.status()?["stratum"] == 2
                 && status["listen"].as_array().map(Vec::len) == Some(1)
@@ -211,43 +212,43 @@ pub(crate) fn an_invalid_reload_changes_nothing() -> Result<()> {
         client::query_from(lab.client(), at)?;
         Ok(())
     };
-    // The free one would be opened, but not without the other.
-    write(&path, &[at, free, taken], "stratum = 3\n")?;
-    refused("in use")?;
-    write(&path, &[SocketAddr::from(([0, 0, 0, 0], at.port()))], "stratum = 3\n")?;
-    refused("overlaps")?;
+    // The free port could be opened, but a reload is applied completely or not at all.
+    write_configuration(&path, &[at, free, taken], "stratum = 3\n")?;
+    check_refused("in use")?;
+    write_configuration(&path, &[SocketAddr::from(([0, 0, 0, 0], at.port()))], "stratum = 3\n")?;
+    check_refused("overlaps")?;
     fs::write(&path, "stratum = 3\nno-such-key = 1\n")?;
-    refused(":2: unknown key 'no-such-key'")?;
+    check_refused(":2: unknown key 'no-such-key'")?;
     fs::remove_file(&path)?;
-    refused("cannot read")?;
-    write(&path, &[at, free], "stratum = 3\n")?;
+    check_refused("cannot read")?;
+    write_configuration(&path, &[at, free], "stratum = 3\n")?;
     let status = reload(&server)?;
     ensure!(status["reload"]["last_reload_error"].is_null(), "{status}");
     client::query_from(lab.client(), free)?;
     Ok(())
 }
 
-/// What a running server cannot change stays as it is, and is named until it is put back.
+/// Settings that need a restart keep their values, and are reported until the file has these again.
 pub(crate) fn settings_that_need_a_restart_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let directory = TempDir::new()?;
     let path = directory.path().join("horolog.toml");
-    write(&path, &[at], "threads = 2\n")?;
+    write_configuration(&path, &[at], "threads = 2\n")?;
     let config = path.to_string_lossy().into_owned();
-    let server = Server::start_as(lab.server(), Engine::Socket, &[], &["-c", &config])?;
-    write(&path, &[at], "threads = 1\nstratum = 4\n")?;
+    let server = Server::start_without_local(lab.server(), Engine::Socket, &[], &["-c", &config])?;
+    write_configuration(&path, &[at], "threads = 1\nstratum = 4\n")?;
     for _ in 0..2 {
         let status = reload(&server)?;
         ensure!(status["reload"]["restart_needed"][0] == "threads", "{status}");
         ensure!(status["threads"] == 2, "{status}");
     }
-    // The clock thread takes it over with its next page.
+    // The clock thread applies the stratum with its next page.
     let started = Instant::now();
     while client::query_from(lab.client(), at)?.header.stratum != 4 {
         ensure!(started.elapsed() < TIMEOUT, "the stratum is not in force");
     }
-    write(&path, &[at], "threads = 2\nstratum = 4\n")?;
+    write_configuration(&path, &[at], "threads = 2\nstratum = 4\n")?;
     let status = reload(&server)?;
     ensure!(status["reload"]["restart_needed"].as_array().is_some_and(Vec::is_empty), "{status}");
     Ok(())

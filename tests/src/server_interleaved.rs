@@ -1,4 +1,4 @@
-//! Scenarios of interleaved mode: chronyd as a client that asks for it, and is given it by XDP.
+//! Scenarios of interleaved mode with chronyd as client and XDP as server.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -14,10 +14,9 @@ use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address};
 use crate::scenario::{Need, scenario};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("chronyd"), Need::Peer("chronyc")];
-/// chronyd asks every second and needs a few samples for each step.
+/// chronyd polls every second and needs a few samples for each change of mode.
 const MODE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     [("ipv4", false), ("ipv6", true)]
         .map(|(name, ipv6)| {
@@ -27,12 +26,12 @@ pub(crate) fn all() -> Vec<Trial> {
         .into()
 }
 
-/// chronyd that is told to use interleaved mode reports that it does, and the server counts it.
+/// chronyd with `xleave` reports interleaved mode, and the server counts interleaved replies.
 fn chronyd_is_interleaved_by_xdp(ipv6: bool) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, ipv6)?;
     let server = Server::start(lab.server(), Engine::Xdp, &[at], &[])?;
-    // chronyd makes no socket where others may look in.
+    // chronyd creates no socket in a directory that others can access.
     let private = Permissions::from_mode(0o700);
     let directory = tempfile::Builder::new().permissions(private).tempdir()?;
     let path = |name: &str| directory.path().join(name).display().to_string();

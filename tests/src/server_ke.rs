@@ -1,6 +1,5 @@
-//! Scenarios of NTS key establishment: our client asks Debian's chronyd, which is always told to
-//! leave this machine's clock alone (`-x`), and our listener, which clients at other addresses try
-//! to keep busy.
+//! Scenarios of NTS-KE: Horolog's client with Debian's chronyd, which always runs with `-x` so that
+//! it does not touch the clock, and Horolog's server with slow clients at other addresses.
 
 use std::fs;
 use std::io::Write;
@@ -27,11 +26,10 @@ use crate::scenario::Need;
 use crate::{scenarios, server_ke};
 
 pub(crate) const NAME: &str = "time.example";
-/// chronyd's number of cookies, and ours.
+/// Cookies per exchange, of chronyd and of Horolog.
 const COOKIES: usize = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[Need::Root, Need::Peer("chronyd")], server_ke:
         chronyd_provides_keys,
@@ -41,7 +39,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A certificate that signed itself and its key, in files.
+/// Self-signed certificate and its key, in files.
 pub(crate) struct Identity(TempDir);
 
 impl Identity {
@@ -86,7 +84,7 @@ impl Chronyd {
         command.args(["-x", "-d", "-u", "root", "-f"]).arg(identity.path("chrony.conf"));
         let log = fs::File::create(identity.path("chronyd.log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = die_with_parent(&mut command).spawn().context("chronyd")?;
+        let child = die_with_parent(&mut command).spawn().context("cannot start chronyd")?;
         let server = Self { child, at: (host.first_interface().ipv4, PORT).into() };
         server.wait_until_ready(host, identity)?;
         Ok(server)
@@ -106,13 +104,13 @@ impl Chronyd {
 
 impl Drop for Chronyd {
     fn drop(&mut self) {
-        // Told so, it ends its helper process as well.
+        // After SIGTERM chronyd ends its helper process, too.
         let _ = signal(&self.child, "TERM");
         let _ = self.child.wait();
     }
 }
 
-/// What a client in `host` gets.
+/// Exchanges keys from `host` and returns the outcome.
 fn exchange_keys_with(
     host: &LabHost,
     client: &NtsKeClient,
@@ -121,8 +119,9 @@ fn exchange_keys_with(
     Ok(host.run(|| client.exchange_keys(NAME, at, TIMEOUT))?)
 }
 
-/// chronyd agrees to the algorithm that every implementation has, whatever else is offered to this
-/// version of it, and each session gets its own keys and cookies.
+/// chronyd selects the mandatory algorithm or, if it supports it, the other one that is offered;
+/// each
+/// session has its own keys and cookies.
 pub(crate) fn chronyd_provides_keys() -> Result<()> {
     let (lab, identity) = (Lab::new(&LabConfig::default())?, Identity::new()?);
     let chronyd = Chronyd::start(lab.server(), &identity)?;
@@ -134,24 +133,25 @@ pub(crate) fn chronyd_provides_keys() -> Result<()> {
         ensure!(got.c2s.len() == 32 && got.s2c.len() == 32 && got.c2s != got.s2c, "{got:?}");
         ensure!(got.cookies.len() == COOKIES, "{got:?}");
     }
-    ensure!(first.c2s != second.c2s, "two sessions with the same key");
-    ensure!(first.cookies.iter().all(|cookie| !second.cookies.contains(cookie)), "cookies again");
+    ensure!(first.c2s != second.c2s, "two sessions have the same key");
+    let is_new = |cookie: &Vec<u8>| !second.cookies.contains(cookie);
+    ensure!(first.cookies.iter().all(is_new), "two sessions have the same cookie");
 
     let both = identity.client(&[AES_128_GCM_SIV, AES_SIV_CMAC_256])?;
     let got = exchange_keys_with(lab.client(), &both, chronyd.at)??;
     ensure!(Some(got.c2s.len()) == horolog_ke::key_len(got.algorithm), "{got:?}");
-    // 512 bits of AES-SIV-CMAC, which chronyd does not have.
+    // AEAD_AES_SIV_CMAC_512, which chronyd does not support.
     let refused = exchange_keys_with(lab.client(), &identity.client(&[17])?, chronyd.at)?;
     ensure!(matches!(refused, Err(NtsKeError::NoAlgorithm)), "{refused:?}");
     Ok(())
 }
 
-/// A certificate that nobody trusts, or for another name, ends the exchange.
+/// An untrusted certificate, or one for another name, ends the exchange.
 pub(crate) fn a_chronyd_with_an_untrusted_certificate_is_rejected() -> Result<()> {
     let (lab, identity) = (Lab::new(&LabConfig::default())?, Identity::new()?);
     let chronyd = Chronyd::start(lab.server(), &identity)?;
-    let stranger = Identity::new()?.client(&[AES_SIV_CMAC_256])?;
-    let refused = exchange_keys_with(lab.client(), &stranger, chronyd.at)?;
+    let untrusting_client = Identity::new()?.client(&[AES_SIV_CMAC_256])?;
+    let refused = exchange_keys_with(lab.client(), &untrusting_client, chronyd.at)?;
     ensure!(matches!(refused, Err(NtsKeError::Tls(_))), "{refused:?}");
     let client = identity.client(&[AES_SIV_CMAC_256])?;
     let refused =
@@ -160,10 +160,10 @@ pub(crate) fn a_chronyd_with_an_untrusted_certificate_is_rejected() -> Result<()
     Ok(())
 }
 
-/// Cookies with nothing in them.
-struct Blank;
+/// Provider of cookies without content.
+struct BlankCookieProvider;
 
-impl CookieProvider for Blank {
+impl CookieProvider for BlankCookieProvider {
     fn algorithms(&self) -> Vec<u16> {
         vec![AES_SIV_CMAC_256]
     }
@@ -173,12 +173,12 @@ impl CookieProvider for Blank {
     }
 }
 
-/// One address opens as many connections as it can, and says a byte at a time in each. It never has
-/// more than its share, so a client at another address is served each time that it asks.
+/// One address opens as many connections as it can and sends single bytes on each. It never exceeds
+/// its share, so each exchange of a client at another address succeeds.
 pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let identity = Identity::new()?;
-    let (house, attacker, honest) = (lab.client(), lab.host(1), lab.host(2));
+    let (server_host, attacker, honest) = (lab.client(), lab.host(1), lab.host(2));
     let mut config = NtsKeConfig::new(
         (std::net::Ipv4Addr::UNSPECIFIED, PORT).into(),
         identity.path("certificate.pem"),
@@ -187,15 +187,16 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
     config.threads = 1;
     config.limits.connections = 2 * config.limits.connections_per_prefix as usize;
     let share = u64::from(config.limits.connections_per_prefix);
-    let server = house.run(|| NtsKeServer::start(config, Arc::new(Blank)))??;
-    let at = |port: usize| SocketAddr::from((house.interfaces[port].ipv4, PORT));
+    let server =
+        server_host.run(|| NtsKeServer::start(config, Arc::new(BlankCookieProvider)))??;
+    let at = |port: usize| SocketAddr::from((server_host.interfaces[port].ipv4, PORT));
     let client = identity.client(&[AES_SIV_CMAC_256])?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| attacker.run(|| dribble(at(0), 4 * share as usize, &stop)));
+        scope.spawn(|| attacker.run(|| send_slowly(at(0), 4 * share as usize, &stop)));
         let served = await_attack(&server, share).and_then(|()| {
             (0..COOKIES).try_for_each(|_| {
-                exchange_keys_with(honest, &client, at(1))?.map(drop).context("honest")
+                exchange_keys_with(honest, &client, at(1))?.map(drop).context("honest client")
             })
         });
         stop.store(true, Relaxed);
@@ -206,13 +207,13 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the attacker has all that it may have and is refused more.
+/// Waits until the attacker holds all its connections and further ones are refused.
 fn await_attack(server: &NtsKeServer, share: u64) -> Result<()> {
     let started = Instant::now();
     loop {
         let counters = server.counts();
         let refused = counters.refused_concurrent + counters.refused_rate;
-        ensure!(counters.open <= share, "more than its share: {counters:?}");
+        ensure!(counters.open <= share, "the attacker exceeds its share: {counters:?}");
         if counters.open == share && refused > 0 {
             return Ok(());
         }
@@ -221,14 +222,14 @@ fn await_attack(server: &NtsKeServer, share: u64) -> Result<()> {
     }
 }
 
-/// Keeps up to `count` connections open, each with a byte of a TLS handshake now and then.
-fn dribble(at: SocketAddr, count: usize, stop: &AtomicBool) {
+/// Keeps up to `count` connections open and sends single bytes of a TLS handshake on each.
+fn send_slowly(at: SocketAddr, count: usize, stop: &AtomicBool) {
     let mut streams: Vec<TcpStream> = Vec::new();
     while !stop.load(Relaxed) {
         streams.retain_mut(|stream| stream.write_all(&[1]).is_ok());
         while streams.len() < count {
             let Ok(mut stream) = TcpStream::connect(at) else { break };
-            // The head of a record of a handshake.
+            // First bytes of a handshake record.
             let _ = stream.write_all(&[22, 3, 1, 1, 0]);
             streams.push(stream);
         }

@@ -1,6 +1,7 @@
-//! Scenarios of leap seconds: the XDP program passes a step as its model does, and a whole server
-//! passes the leap second of 2016 on both timelines, with either engine. No clock of the machine is
-//! touched: the server is told to serve a time that lies just before that leap.
+//! Scenarios of leap seconds: the XDP program and its model agree around a step, and a server
+//! passes
+//! the leap second of 2016 on both timelines, with either engine. System clocks are not changed: by
+//! its test offset, the server serves a time just before that leap.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -23,7 +24,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::client;
-use crate::differential::{check_reply, hexadecimal, page, timestamps, valid};
+use crate::differential::{check_reply, hexadecimal, random_page, timestamps, valid_requests};
 use crate::frames::{LISTEN, listen_set, serve_stations};
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::random::Random;
@@ -31,11 +32,10 @@ use crate::scenario::{Need, scenario};
 
 const ROOT: &[Need] = &[Need::Root];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = vec![
-        scenario("server_leap::the_program_steps_as_its_model_does", ROOT, || {
-            the_program_steps_as_its_model_does()
+        scenario("server_leap::program_and_model_agree_around_a_step", ROOT, || {
+            program_and_model_agree_around_a_step()
         }),
         scenario("server_leap::an_invalid_leap_file_prevents_the_start", ROOT, || {
             an_invalid_leap_file_prevents_the_start()
@@ -48,12 +48,11 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// Rounds, each with a step of its own.
+/// Rounds, each with its own step.
 const STEPS: usize = 60;
 
-/// Around many steps, program and model agree byte for byte on both timelines, up to the step and
-/// from it on.
-fn the_program_steps_as_its_model_does() -> Result<()> {
+/// Program and model agree byte for byte on both timelines, before and after many steps.
+fn program_and_model_agree_around_a_step() -> Result<()> {
     let mut random = Random::new(0x6c65_6170);
     let (mut before, mut after) = (0, 0);
     for round in 0..STEPS {
@@ -68,7 +67,7 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
             };
             responder.answer_with_timeline(address, timeline)?;
         }
-        let counts = around_a_step(&mut random, &responder, &mut writer, smeared)
+        let counts = compare_around_step(&mut random, &responder, &mut writer, smeared)
             .with_context(|| format!("step {round}"))?;
         before += counts.0;
         after += counts.1;
@@ -77,17 +76,17 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
     Ok(())
 }
 
-/// Asks from before to after a step, and returns how many replies of the stepped timeline came from
-/// either side.
-fn around_a_step(
+/// Compares program and model from before to after a step. Returns the numbers of replies of the
+/// stepped timeline before and after it.
+fn compare_around_step(
     random: &mut Random,
     responder: &Responder,
     writer: &mut ResponderClockPageWriter,
     smeared: usize,
 ) -> Result<(usize, usize)> {
-    let mut pages = [page(random), page(random)];
+    let mut pages = [random_page(random), random_page(random)];
     let stepped = &mut pages[1 - smeared];
-    // From before the anchor to a millisecond behind it.
+    // From 100 µs before the anchor to 1 ms after it.
     let distance = random.within(0..=1_100_000) as i64 - 100_000;
     stepped.timebase.step_at = stepped.timebase.anchor + Span::from_ns(distance);
     stepped.timebase.step = random.pick(&[-1, 1]) << 32;
@@ -97,16 +96,17 @@ fn around_a_step(
     let (mut before, mut after) = (0, 0);
     let ends = ClockMonotonic.now() + Span::from_ns(1_500_000);
     while ClockMonotonic.now() < ends {
-        for (request, (index, page)) in valid(random).iter().zip(pages.iter().enumerate()) {
+        for (request, (index, page)) in valid_requests(random).iter().zip(pages.iter().enumerate())
+        {
             let sent_at = ClockMonotonic.now();
             let outcome = responder.test_run(request)?;
             let answered = ClockMonotonic.now();
             ensure!(outcome.verdict == XdpAction::Transmit, "{:?}", outcome.verdict);
-            // The program may have been on either side.
+            // The program may have run before or after the step.
             if sent_at < step_at && step_at <= answered {
                 continue;
             }
-            compare(request, &outcome.frame, page, sent_at, answered)?;
+            compare_reply(request, &outcome.frame, page, sent_at, answered)?;
             match index != smeared {
                 true if sent_at < step_at => before += 1,
                 true => after += 1,
@@ -117,7 +117,7 @@ fn around_a_step(
     Ok((before, after))
 }
 
-fn compare(
+fn compare_reply(
     request: &[u8],
     reply: &[u8],
     page: &ClockPage,
@@ -127,7 +127,7 @@ fn compare(
     let listen = listen_set();
     let (receive, transmit) = timestamps(reply)?;
     let table =
-        InterleavedTable::new(0, AddressHashKey([0; 2])).context("a table without slots")?;
+        InterleavedTable::new(0, AddressHashKey([0; 2])).context("cannot make an empty table")?;
     let interleaved = FrameInterleavedHandling::Answer(&table);
     let page_then = page.for_reply_at(sent_at);
     let server =
@@ -144,50 +144,52 @@ fn compare(
     Ok(())
 }
 
-const LIST: &str = include_str!("../../crates/server/testdata/leap-seconds-2016.list");
+const LEAP_FILE: &str = include_str!("../../crates/server/testdata/leap-seconds-2016.list");
 const LEAP: LeapSecond =
     LeapSecond { midnight: Timestamp::from_ns(1_483_228_800 * NS_PER_S), kind: LeapKind::Insert };
 const SMEAR: Smear = Smear { length: Span::from_ns(2_000 * NS_PER_S) };
-/// Between two questions.
-const PAUSE: Duration = Duration::from_millis(5);
-/// How long before the leap the server is told to be, and how long after it the questions end.
-const AHEAD: Span = Span::from_ns(4 * NS_PER_S);
-const BEYOND: Span = Span::from_ns(2 * NS_PER_S);
-/// How exactly the server measures the system clock against the monotonic one, and no reply is
-/// more precise than the readings that it is held against.
+/// Pause between two requests.
+const REQUEST_PAUSE: Duration = Duration::from_millis(5);
+/// Time between the start of the server and the leap.
+const BEFORE_LEAP: Span = Span::from_ns(4 * NS_PER_S);
+/// Time between the leap and the last request.
+const AFTER_LEAP: Span = Span::from_ns(2 * NS_PER_S);
+/// Tolerance: error with which the server measures the system clock against the monotonic clock,
+/// and
+/// of the client's own readings.
 const READING_ERROR: Span = Span::from_ns(20_000);
 
-/// A server passes the leap second of 2016: every reply lies between what UTC was, or what a
-/// smeared clock showed, when the question was asked and when the answer was there.
+/// A server passes the leap second of 2016: every reply lies between the exact times, in UTC or
+/// smeared, at which the request was sent and the reply was received.
 fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let directory = TempDir::new()?;
     let list = directory.path().join("leap-seconds.list");
-    fs::write(&list, LIST)?;
+    fs::write(&list, LEAP_FILE)?;
     let stepped = server_address(&lab, false)?;
     let smeared = SocketAddr::new(stepped.ip(), stepped.port() + 1);
-    let offset = LEAP.midnight - AHEAD - ClockRealtime.now();
+    let offset = LEAP.midnight - BEFORE_LEAP - ClockRealtime.now();
     let list = list.to_string_lossy();
     let (smear_listen, offset_ns) = (smeared.to_string(), offset.as_ns().to_string());
     let arguments = ["--leap-file", &list, "--leap-smear", "2000", "--smear-listen"];
     let arguments = [&arguments[..], &[&smear_listen, "--test-offset", &offset_ns]].concat();
     let server = Server::start(lab.server(), engine, &[stepped], &arguments)?;
 
-    let mut watch = Watch { offset, counts: [[0; 2]; 2], last_smeared: None };
+    let mut checker = ReplyChecker { offset, counts: [[0; 2]; 2], last_smeared: None };
     let endpoints = [
         (stepped, LeapSecondRepresentation::Stepped),
         (smeared, LeapSecondRepresentation::Smeared),
     ];
     let sockets = endpoints.map(|(at, timeline)| (client_socket(lab.client(), at), at, timeline));
-    while ClockRealtime.now() + offset < LEAP.midnight + BEYOND {
+    while ClockRealtime.now() + offset < LEAP.midnight + AFTER_LEAP {
         for (socket, at, timeline) in &sockets {
             let socket = socket.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
-            watch.query(socket, *at, *timeline)?;
+            checker.query(socket, *at, *timeline)?;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(REQUEST_PAUSE);
     }
-    let enough = watch.counts.iter().flatten().all(|count| *count > 20);
-    ensure!(enough, "replies before and after, stepped and smeared: {:?}", watch.counts);
+    let enough = checker.counts.iter().flatten().all(|count| *count > 20);
+    ensure!(enough, "too few replies by timeline, before and after: {:?}", checker.counts);
     let status = server.status()?;
     let by_xdp = status["xdp_counters"]["answered_ipv4"].as_u64().unwrap_or_default();
     ensure!((by_xdp > 0) == (engine == Engine::Xdp), "answered by XDP: {by_xdp}");
@@ -198,15 +200,15 @@ fn client_socket(host: &LabHost, server: SocketAddr) -> Result<UdpSocket> {
     client::socket(host, server, TIMEOUT)
 }
 
-/// What was seen so far.
-struct Watch {
+/// Checker of replies, with its counts.
+struct ReplyChecker {
     offset: Span,
     /// Replies by timeline, before and after the leap.
     counts: [[usize; 2]; 2],
     last_smeared: Option<NtpTimestamp>,
 }
 
-impl Watch {
+impl ReplyChecker {
     fn query(
         &mut self,
         socket: &UdpSocket,
@@ -226,19 +228,20 @@ impl Watch {
         let is_after = sent_at >= LEAP.step_instant();
         if is_after == (received_at >= LEAP.step_instant()) {
             self.counts[timeline as usize][usize::from(is_after)] += 1;
-            check(&header, timeline, sent_at, received_at)?;
+            check_time(&header, timeline, sent_at, received_at)?;
         }
         if timeline == LeapSecondRepresentation::Smeared {
             let last = self.last_smeared.replace(header.transmit);
-            let runs_on = last.is_none_or(|last| header.transmit.since(last) > Span::ZERO);
-            ensure!(runs_on, "smeared time runs back from {last:?}: {header:?}");
+            let is_monotonic = last.is_none_or(|last| header.transmit.since(last) > Span::ZERO);
+            ensure!(is_monotonic, "smeared time steps back from {last:?}: {header:?}");
         }
         Ok(())
     }
 }
 
-/// Holds a reply against the exact time at `asked` and `came`, on the scale before the leap.
-fn check(
+/// Checks a reply against the exact time at `sent_at` and `received_at`, on the scale before the
+/// leap.
+fn check_time(
     header: &Header,
     timeline: LeapSecondRepresentation,
     sent_at: Timestamp<Utc>,
@@ -262,11 +265,11 @@ fn check(
         "{timeline:?}: {header:?}"
     );
     let ahead = header.reference.since(header.transmit);
-    ensure!(ahead <= Span::ZERO, "{timeline:?}: the reference lies ahead: {header:?}");
+    ensure!(ahead <= Span::ZERO, "{timeline:?}: the reference is in the future: {header:?}");
     Ok(())
 }
 
-/// A leap-seconds file that is not right refuses the start in one line that says where and why.
+/// An invalid leap-seconds file or option prevents the start, with one line that names the error.
 fn an_invalid_leap_file_prevents_the_start() -> Result<()> {
     const ENVIRONMENT: i32 = 3;
     const USAGE: i32 = 2;
@@ -275,15 +278,15 @@ fn an_invalid_leap_file_prevents_the_start() -> Result<()> {
     let name = path.to_string_lossy().into_owned();
     let file = ["--leap-file", name.as_str(), "--listen", "127.0.0.1:0"];
     let smear = ["--smear-listen", "127.0.0.1:0"];
-    let damaged = LIST.replace("3692217600 37", "3692217600 38");
-    let changed = LIST.replace("3692217600 37", "3692217600 35");
+    let damaged = LEAP_FILE.replace("3692217600 37", "3692217600 38");
+    let changed = LEAP_FILE.replace("3692217600 37", "3692217600 35");
     let cases: [(Option<&str>, &[&str], i32, &str); 6] = [
         (None, &file, ENVIRONMENT, "No such file"),
         (Some("\u{0}"), &file, ENVIRONMENT, "line 1: seconds and TAI minus UTC expected"),
         (Some(&damaged), &file, ENVIRONMENT, "line 5: TAI minus UTC changes by one second"),
         (Some(&changed), &file, ENVIRONMENT, "line 6: the hash does not match"),
-        (Some(LIST), &smear, USAGE, "--leap-file"),
-        (Some(LIST), &["--leap-smear", "10"], USAGE, "--leap-smear takes 2000 to 604800 s"),
+        (Some(LEAP_FILE), &smear, USAGE, "--leap-file"),
+        (Some(LEAP_FILE), &["--leap-smear", "10"], USAGE, "--leap-smear takes 2000 to 604800 s"),
     ];
     for (text, arguments, status, named) in cases {
         text.map_or(Ok(()), |text| fs::write(&path, text))?;

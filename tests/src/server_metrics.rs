@@ -1,4 +1,4 @@
-//! Scenarios of metrics, health, what the service manager is told, and the live view.
+//! Scenarios of metrics, health, notifications to the service manager, and the live view.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,6 @@ use crate::{ROOT, client, scenarios, server_metrics};
 
 const REQUESTS: u64 = 5;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, server_metrics:
         health_follows_the_clock,
@@ -32,7 +31,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-fn get(host: &LabHost, at: SocketAddr, path: &str) -> Result<String> {
+fn http_get(host: &LabHost, at: SocketAddr, path: &str) -> Result<String> {
     let mut stream = host.run(|| TcpStream::connect(at))??;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
@@ -41,15 +40,15 @@ fn get(host: &LabHost, at: SocketAddr, path: &str) -> Result<String> {
     Ok(reply)
 }
 
-fn metrics_at(at: SocketAddr) -> SocketAddr {
+fn metrics_address(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip(), 9123)
 }
 
-/// Both engines' replies are in the metrics.
+/// The metrics contain the replies of either engine.
 fn requests_are_counted(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let metrics = metrics_at(at).to_string();
+    let metrics = metrics_address(at).to_string();
     let _server = Server::start(lab.server(), engine, &[at], &["--metrics", &metrics])?;
     for _ in 0..REQUESTS {
         client::query_from(lab.client(), at)?;
@@ -61,31 +60,31 @@ fn requests_are_counted(engine: Engine) -> Result<()> {
     let line = format!("horolog_replies_total{{engine=\"{label}\"}} {REQUESTS}");
     let started = Instant::now();
     loop {
-        let text = get(lab.client(), metrics_at(at), "/metrics")?;
+        let text = http_get(lab.client(), metrics_address(at), "/metrics")?;
         ensure!(text.starts_with("HTTP/1.0 200 OK\r\n") && text.ends_with("# EOF\n"), "{text}");
-        // A thread counts a batch after it has sent it.
+        // A thread counts a batch after sending it.
         if text.lines().any(|found| found == line) {
             return Ok(());
         }
-        ensure!(started.elapsed() < TIMEOUT, "{line} is not there: {text}");
+        ensure!(started.elapsed() < TIMEOUT, "{line} is missing: {text}");
     }
 }
 
-/// A server that says of itself that it is not synchronised is not healthy.
+/// A server that reports itself as unsynchronised is not healthy.
 pub(crate) fn health_follows_the_clock() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let metrics = metrics_at(at).to_string();
+    let metrics = metrics_address(at).to_string();
     for (leap, code) in [("none", "200"), ("unsynchronised", "503")] {
         let arguments = ["--metrics", &metrics, "--leap", leap];
         let _server = Server::start(lab.server(), Engine::Socket, &[at], &arguments)?;
-        let reply = get(lab.client(), metrics_at(at), "/healthz")?;
+        let reply = http_get(lab.client(), metrics_address(at), "/healthz")?;
         ensure!(reply.starts_with(&format!("HTTP/1.0 {code} ")), "{leap}: {reply}");
     }
     Ok(())
 }
 
-/// Ready, reloading with its instant, ready again, alive, stopping: `sd_notify(3)`.
+/// Notifications are ready, alive, reloading with its instant, ready and stopping (`sd_notify(3)`).
 pub(crate) fn the_service_manager_is_notified() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -104,13 +103,13 @@ pub(crate) fn the_service_manager_is_notified() -> Result<()> {
         let mut buffer = [0; 512];
         let started = Instant::now();
         while started.elapsed() < TIMEOUT {
-            let length = manager.recv(&mut buffer).context("nothing was told")?;
+            let length = manager.recv(&mut buffer).context("no notification")?;
             let text = String::from_utf8_lossy(&buffer[..length]);
             if wanted.iter().all(|wanted| text.contains(wanted)) {
                 return Ok(());
             }
         }
-        anyhow::bail!("{wanted:?} was not told");
+        anyhow::bail!("no notification of {wanted:?}");
     };
     let outcome = await_notification(&["READY=1"])
         .and_then(|()| await_notification(&["WATCHDOG=1"]))
@@ -129,7 +128,7 @@ pub(crate) fn the_service_manager_is_notified() -> Result<()> {
     Ok(())
 }
 
-/// Into a file or a pipe there is nothing to draw.
+/// The live view is refused if stdout is no terminal.
 pub(crate) fn the_live_view_needs_a_terminal() -> Result<()> {
     let mut command = Command::new(binary()?);
     let output =

@@ -1,6 +1,6 @@
 //! Scenarios of interleaved mode, NTS and symmetric keys, with Debian's chronyd and ntpsec's ntpd
-//! as the clients. Both leave this machine's clock alone: chronyd is told to (`-x`), and ntpd is
-//! told to and has no privilege for it.
+//! as clients. Neither touches the system clock: chronyd runs with `-x`, and ntpd is configured so
+//! and has no privilege to set it.
 
 use std::fs::{self, Permissions};
 use std::net::{IpAddr, SocketAddr};
@@ -15,15 +15,14 @@ use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::chronyd::{Client, POLL_INTERVAL, TIMEOUT};
+use crate::chronyd::{ChronydClient, POLL_INTERVAL, TIMEOUT};
 use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
 use crate::scenario::{Need, scenario};
 use crate::scenarios;
 
-/// What it takes to run chronyd and ask it.
+/// Needs of scenarios with chronyd and chronyc.
 pub(crate) const CHRONY: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     use crate::server_nts;
     const NTPD: &[Need] = &[Need::Root, Need::Peer("ntpd"), Need::Peer("setpriv")];
@@ -49,26 +48,26 @@ pub(crate) fn counter(server: &Server, name: &str) -> Result<u64> {
     status["counters"][name].as_u64().with_context(|| format!("no counter {name}: {status}"))
 }
 
-/// chronyd that asks for interleaved mode gets it, with transmit timestamps of the kernel.
+/// chronyd with `xleave` gets interleaved replies with transmit timestamps of the kernel.
 fn chronyd_gets_interleaved_replies() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let line = format!("server {} iburst xleave minpoll -2 maxpoll -2", at.ip());
-    let client = Client::start(lab.client(), &[line], |_| Ok(()))?;
-    client.await_signs("ntpdata", &[("Interleaved", "Yes")])?;
-    client.await_signs("sources", &[("^*", "")])?;
+    let client = ChronydClient::start(lab.client(), &[line], |_| Ok(()))?;
+    client.await_lines("ntpdata", &[("Interleaved", "Yes")])?;
+    client.await_lines("sources", &[("^*", "")])?;
     let interleaved = counter(&server, "interleaved")?;
     ensure!(interleaved > 0, "{}", server.status()?);
     let wanted = counter(&server, "transmit_timestamps_requested")?;
     let received = counter(&server, "transmit_kernel_timestamps")?;
-    ensure!(received + 1 >= wanted && received > 0, "{received} timestamps of {wanted} came");
+    ensure!(received + 1 >= wanted && received > 0, "{received} of {wanted} transmit timestamps");
     ensure!(counter(&server, "receive_kernel_timestamps")? > 0, "{}", server.status()?);
     Ok(())
 }
 
-/// A certificate for this address that is its own authority, and its key, in PEM.
-pub(crate) fn certificate(host: IpAddr, directory: &Path) -> Result<[PathBuf; 2]> {
+/// Writes a self-signed certificate for `host` and its key, in PEM; returns their paths.
+pub(crate) fn write_certificate(host: IpAddr, directory: &Path) -> Result<[PathBuf; 2]> {
     let key = rcgen::KeyPair::generate()?;
     let certificate = rcgen::CertificateParams::new([host.to_string()])?.self_signed(&key)?;
     let paths = ["cert.pem", "key.pem"].map(|name| directory.join(name));
@@ -77,15 +76,15 @@ pub(crate) fn certificate(host: IpAddr, directory: &Path) -> Result<[PathBuf; 2]
     Ok(paths)
 }
 
-/// A server with NTS in a lab, with the directory of its certificate.
-pub(crate) struct WithNts {
+/// Server with NTS in a lab, with the directory of its certificate.
+pub(crate) struct NtsTestbed {
     pub(crate) lab: Lab,
     pub(crate) at: SocketAddr,
     files: TempDir,
     pub(crate) server: Server,
 }
 
-impl WithNts {
+impl NtsTestbed {
     fn start(arguments: &[&str]) -> Result<Self> {
         Self::start_on(Engine::Socket, arguments)
     }
@@ -98,31 +97,32 @@ impl WithNts {
         Ok(Self { lab, at, files, server })
     }
 
-    /// Fails unless `least` authentic replies were given and, where XDP stands in front of the
-    /// threads, it handed their requests over to them.
-    fn has_answered(&self, engine: Engine, least: u64) -> Result<()> {
+    /// Fails unless at least `least` authenticated replies were sent and, if XDP receives the
+    /// requests,
+    /// it redirected them to the threads.
+    fn check_replies(&self, engine: Engine, least: u64) -> Result<()> {
         let status = self.server.status()?;
         let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
         let replies = count("/counters/nts").context("no counter of NTS replies")?;
         ensure!(replies >= least, "{replies} authentic replies: {status}");
         if engine == Engine::Xdp {
-            let handed_over = count("/xdp_counters/to_af_xdp").context("no such counter")?;
-            ensure!(handed_over >= replies, "{handed_over} were handed over: {status}");
+            let redirected = count("/xdp_counters/to_af_xdp").context("no such counter")?;
+            ensure!(redirected >= replies, "too few redirected requests: {status}");
         }
         Ok(())
     }
 
-    /// The certificate, which vouches for itself.
-    pub(crate) fn trust(&self) -> PathBuf {
+    /// Returns the path of the self-signed certificate.
+    pub(crate) fn certificate_path(&self) -> PathBuf {
         self.files.path().join("cert.pem")
     }
 
-    /// chronyd with NTS and further options for its source.
-    pub(crate) fn client(&self, options: &str) -> Result<Client> {
+    /// Starts chronyd with NTS and further options of its source.
+    pub(crate) fn start_client(&self, options: &str) -> Result<ChronydClient> {
         let source = format!("server {} nts {options}", self.at.ip());
-        let trust = self.trust();
+        let trust = self.certificate_path();
         let lines = [source, "ntstrustedcerts DIR/ca.pem".to_owned()];
-        Client::start(self.lab.client(), &lines, |directory| {
+        ChronydClient::start(self.lab.client(), &lines, |directory| {
             fs::copy(trust, directory.join("ca.pem"))?;
             Ok(())
         })
@@ -136,39 +136,39 @@ fn start_with_nts(
     files: &Path,
     more: &[&str],
 ) -> Result<Server> {
-    let paths = certificate(at.ip(), files)?.map(|path| path.display().to_string());
+    let paths = write_certificate(at.ip(), files)?.map(|path| path.display().to_string());
     let mut arguments = vec!["--nts-cert", &paths[0], "--nts-key", &paths[1]];
     arguments.extend(more);
     Server::start(lab.server(), engine, &[at], &arguments)
 }
 
-/// What `chronyc sources` shows of the source that is taken.
+/// Pattern of the selected source in the output of `chronyc sources`.
 pub(crate) const SELECTED: &[(&str, &str)] = &[("^*", "")];
-/// Options of a source that is asked often.
+/// Options of a source with a short polling interval.
 pub(crate) const FAST: &str = "iburst minpoll -2 maxpoll -2";
 
-/// chronyd establishes keys, is answered with NTS, keeps its eight cookies and takes the time.
+/// chronyd exchanges keys, gets NTS replies, keeps its eight cookies and selects the server.
 fn chronyd_uses_nts(engine: Engine) -> Result<()> {
-    let nts = WithNts::start_on(engine, &[])?;
-    let client = nts.client(FAST)?;
-    client.await_signs("sources", SELECTED)?;
+    let nts = NtsTestbed::start_on(engine, &[])?;
+    let client = nts.start_client(FAST)?;
+    client.await_lines("sources", SELECTED)?;
     let address = nts.at.ip().to_string();
-    // Mode NTS, AES-SIV-CMAC-256 (15) with its 256 bits, no refusals, eight cookies of 100 bytes.
-    let line = client.await_signs("-n authdata", &[(&address, " 8  100")])?;
+    // Mode NTS, AES-SIV-CMAC-256 (15) with its 256 bits, no NAK, eight cookies of 100 bytes.
+    let line = client.await_lines("-n authdata", &[(&address, " 8  100")])?;
     ensure!(line.contains("NTS") && line.contains("15  256"), "{line}");
-    nts.has_answered(engine, 3)?;
+    nts.check_replies(engine, 3)?;
     ensure!(counter(&nts.server, "nts_kisses")? == 0, "{}", nts.server.status()?);
     let status = nts.server.status()?;
     ensure!(status["nts_ke"]["counters"]["established"] == 1, "{status}");
     Ok(())
 }
 
-/// NTS and interleaved mode at once.
+/// chronyd uses NTS and interleaved mode at once.
 fn chronyd_uses_nts_in_interleaved_mode() -> Result<()> {
-    let nts = WithNts::start(&[])?;
-    let client = nts.client(&format!("{FAST} xleave"))?;
-    client.await_signs("ntpdata", &[("Interleaved", "Yes"), ("Authenticated", "Yes")])?;
-    client.await_signs("sources", SELECTED)?;
+    let nts = NtsTestbed::start(&[])?;
+    let client = nts.start_client(&format!("{FAST} xleave"))?;
+    client.await_lines("ntpdata", &[("Interleaved", "Yes"), ("Authenticated", "Yes")])?;
+    client.await_lines("sources", SELECTED)?;
     let (nts_replies, interleaved) =
         (counter(&nts.server, "nts")?, counter(&nts.server, "interleaved")?);
     ensure!(nts_replies > 0 && interleaved > 0, "{}", nts.server.status()?);
@@ -179,8 +179,8 @@ fn chronyd_uses_nts_in_interleaved_mode() -> Result<()> {
 const KEYS: &str = "7 AES128 HEX:000102030405060708090a0b0c0d0e0f\n\
                     8 SHA256 HEX:000102030405060708090a0b0c0d0e0f10111213\n";
 
-/// Starts a server with [`KEYS`], and chronyd with these keys that uses the key of this number.
-fn with_keys(keys: &str, number: u32) -> Result<(Lab, Server, Client)> {
+/// Starts a server with [`KEYS`], and chronyd with `keys`, of which it uses key `number`.
+fn start_with_keys(keys: &str, number: u32) -> Result<(Lab, Server, ChronydClient)> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let files = TempDir::new()?;
@@ -189,29 +189,29 @@ fn with_keys(keys: &str, number: u32) -> Result<(Lab, Server, Client)> {
     let arguments = ["--keys", &path.display().to_string()];
     let server = Server::start(lab.server(), Engine::Socket, &[at], &arguments)?;
     let lines = [format!("server {} key {number} {FAST}", at.ip()), "keyfile DIR/keys".to_owned()];
-    let client = Client::start(lab.client(), &lines, |directory| {
+    let client = ChronydClient::start(lab.client(), &lines, |directory| {
         Ok(fs::write(directory.join("keys"), keys)?)
     })?;
     Ok((lab, server, client))
 }
 
-/// chronyd is answered with the MAC of its key.
+/// chronyd accepts replies with the MAC of its key.
 fn chronyd_uses_symmetric_keys() -> Result<()> {
     for number in [7, 8] {
-        let (_lab, server, client) = with_keys(KEYS, number)?;
-        client.await_signs("ntpdata", &[("Authenticated", "Yes")])?;
-        client.await_signs("sources", SELECTED)?;
+        let (_lab, server, client) = start_with_keys(KEYS, number)?;
+        client.await_lines("ntpdata", &[("Authenticated", "Yes")])?;
+        client.await_lines("sources", SELECTED)?;
         ensure!(counter(&server, "mac")? > 0, "{}", server.status()?);
     }
     Ok(())
 }
 
-/// A request with a MAC of another key is counted and not answered.
+/// Requests with the MAC of a wrong or unknown key are counted and get no reply.
 fn a_wrong_key_gets_no_reply() -> Result<()> {
     let wrong = "7 AES128 HEX:ff0102030405060708090a0b0c0d0e0f\n";
     let unknown = "9 AES128 HEX:000102030405060708090a0b0c0d0e0f\n";
     for (keys, number) in [(wrong, 7), (unknown, 9)] {
-        let (_lab, server, _client) = with_keys(keys, number)?;
+        let (_lab, server, _client) = start_with_keys(keys, number)?;
         let started = Instant::now();
         loop {
             let status = server.status()?;
@@ -219,15 +219,15 @@ fn a_wrong_key_gets_no_reply() -> Result<()> {
                 ensure!(status["counters"]["answered"] == 0, "{status}");
                 break;
             }
-            ensure!(started.elapsed() < TIMEOUT, "nothing is counted: {status}");
+            ensure!(started.elapsed() < TIMEOUT, "too few requests are counted: {status}");
             thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(())
 }
 
-/// A server that was started anew with another secret refuses the cookies of before, and chronyd
-/// gets new ones and goes on. With the same secret it notices nothing.
+/// After a restart with the same secret, the server accepts earlier cookies. With another secret it
+/// rejects them by a kiss, and chronyd gets new ones and continues.
 fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -237,19 +237,19 @@ fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
     let master = ["--nts-master-secret", option.as_str()];
     write_secret(&secret, &"01".repeat(32))?;
     let server = start_with_nts(&lab, Engine::Socket, at, files.path(), &master)?;
-    let nts = WithNts { lab, at, files, server };
-    let client = nts.client(FAST)?;
-    client.await_signs("sources", SELECTED)?;
-    let WithNts { lab, files, server, .. } = nts;
+    let nts = NtsTestbed { lab, at, files, server };
+    let client = nts.start_client(FAST)?;
+    client.await_lines("sources", SELECTED)?;
+    let NtsTestbed { lab, files, server, .. } = nts;
     server.end("TERM")?;
     let paths = ["cert.pem", "key.pem"].map(|name| files.path().join(name).display().to_string());
-    let again = ["--nts-cert", &paths[0], "--nts-key", &paths[1], master[0], master[1]];
-    let server = Server::start(lab.server(), Engine::Socket, &[at], &again)?;
+    let arguments = ["--nts-cert", &paths[0], "--nts-key", &paths[1], master[0], master[1]];
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &arguments)?;
     await_counter(&server, "nts", 3)?;
     ensure!(counter(&server, "nts_kisses")? == 0, "{}", server.status()?);
     server.end("TERM")?;
     write_secret(&secret, &"02".repeat(32))?;
-    let server = Server::start(lab.server(), Engine::Socket, &[at], &again)?;
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &arguments)?;
     await_counter(&server, "nts_kisses", 1)?;
     await_counter(&server, "nts", 3)?;
     Ok(())
@@ -258,16 +258,16 @@ fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
 pub(crate) fn await_counter(server: &Server, name: &str, least: u64) -> Result<()> {
     let started = Instant::now();
     while counter(server, name)? < least {
-        ensure!(started.elapsed() < TIMEOUT, "{name} stays low: {}", server.status()?);
+        ensure!(started.elapsed() < TIMEOUT, "{name} is below {least}: {}", server.status()?);
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
-/// A broken file is named in one line, with the status for what the environment lacks.
+/// Invalid options and files are named in one line, with statuses 2 and 3.
 fn invalid_key_files_are_named() -> Result<()> {
     let files = TempDir::new()?;
-    let [cert, key] = certificate("192.0.2.1".parse()?, files.path())?;
+    let [cert, key] = write_certificate("192.0.2.1".parse()?, files.path())?;
     let path = |name: &str, text: &str| -> Result<String> {
         let path = files.path().join(name);
         write_secret(&path, text)?;
@@ -310,15 +310,15 @@ fn invalid_key_files_are_named() -> Result<()> {
     Ok(())
 }
 
-/// ntpsec's ntpd with its log in a directory of its own. It runs without the privilege to set the
-/// clock, and its children cannot get it back, so whatever it is told the kernel refuses.
+/// ntpsec's ntpd with its log in a directory of its own. Neither it nor its children have the
+/// privilege to set the clock, whatever their configuration is.
 pub(crate) struct Ntpd {
     _process: RunningProgram,
     directory: TempDir,
 }
 
 impl Ntpd {
-    /// Starts it with these lines of configuration.
+    /// Starts ntpd with these lines of configuration.
     pub(crate) fn start(host: &LabHost, lines: &str) -> Result<Self> {
         let directory = TempDir::new()?;
         let path = |name: &str| directory.path().join(name);
@@ -338,10 +338,10 @@ impl Ntpd {
     }
 }
 
-/// A second implementation of NTS: ntpd establishes keys, takes eight cookies and is answered.
+/// ntpd, a second implementation of NTS, exchanges keys, gets eight cookies and receives replies.
 fn ntpd_uses_nts(engine: Engine) -> Result<()> {
-    let nts = WithNts::start_on(engine, &[])?;
-    // The certificate of these scenarios is nobody's, hence noval.
+    let nts = NtsTestbed::start_on(engine, &[])?;
+    // No authority signed the certificate, hence noval.
     let source = format!("server {} nts noval iburst minpoll 3 maxpoll 3", nts.at.ip());
     let ntpd = Ntpd::start(nts.lab.client(), &format!("disable ntp\n{source}"))?;
     await_counter(&nts.server, "nts", 4).with_context(|| ntpd.log().unwrap_or_default())?;
@@ -350,7 +350,7 @@ fn ntpd_uses_nts(engine: Engine) -> Result<()> {
         let has_all = |line: &str| signs.iter().all(|sign| line.contains(sign));
         ensure!(log.lines().any(has_all), "no {signs:?} in: {log}");
     }
-    nts.has_answered(engine, 4)?;
+    nts.check_replies(engine, 4)?;
     ensure!(counter(&nts.server, "nts_kisses")? == 0, "{}", nts.server.status()?);
     let status = nts.server.status()?;
     ensure!(status["nts_ke"]["counters"]["established"] == 1, "{status}");

@@ -1,6 +1,5 @@
-//! A scenario of hostile messages at a running PTP grandmaster: of every type, right ones and
-//! mutated ones, in right frames and mutated ones, from many addresses, over every transport,
-//! while a client follows.
+//! Scenario of hostile messages at a running PTP grandmaster: valid and mutated ones of every type,
+//! in valid and mutated frames, from many addresses, over every transport, while ptp4l follows.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
@@ -25,32 +24,31 @@ use libtest_mimic::Trial;
 
 use crate::frames::build;
 use crate::mutated_frames::{
-    extension_header, fragment, other_header_fields, other_protocol, tagged, wrong_ipv4_checksum,
-    wrong_length, wrong_udp_checksum,
+    add_vlan_tag, extension_header, fragment, other_header_fields, other_protocol,
+    wrong_ipv4_checksum, wrong_length, wrong_udp_checksum,
 };
 use crate::process::{Engine, Server};
-use crate::ptp_slave::{Measured, PtpSlave};
+use crate::ptp_slave::{PtpMeasurement, PtpSlave};
 use crate::ptp4l::Transport;
 use crate::random::Random;
 use crate::scenario::scenario;
-use crate::server_ptp::{NEEDS, await_state, is_right, start};
+use crate::server_ptp::{NEEDS, await_state, has_server_offset, start_grandmaster};
 
 const SEED: u64 = 0x7074_705f_686f_7374;
-/// How long it lasts, and how much of it comes when.
-const FLOOD: Duration = Duration::from_secs(4);
+/// Duration of the flood, which sends `BURST` frames per `PAUSE`.
+const FLOOD_DURATION: Duration = Duration::from_secs(4);
 const BURST: usize = 64;
 const PAUSE: Duration = Duration::from_millis(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// Longer than any frame here.
+/// Longer than any frame of the flood, in bytes.
 const FRAME_MAX: usize = 1_024;
-/// Far less than the flood would take if anything of it was kept.
+/// Far below what the flood would occupy if the server stored any of it.
 const GROWTH_BYTES_MAX: u64 = 8 << 20;
-/// As many other masters as a port remembers.
-const FOREIGN_MAX: usize = 5;
-/// As many grants as the server may hold, so that the flood asks for more.
+/// Number of foreign masters that a port stores.
+const FOREIGN_MASTERS_MAX: usize = 5;
+/// Number of grants that the server may hold; the flood requests more.
 const GRANTS_MAX: u64 = 100;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let of = |engine: Engine| {
         let title = format!("server_ptp_hostile::a_client_is_not_misled::{}", engine.name());
@@ -59,14 +57,14 @@ pub(crate) fn all() -> Vec<Trial> {
     Engine::ALL.map(of).into()
 }
 
-/// Where Announce has its first rank, in bytes from the start of the message.
-const PRIORITY1_AT: usize = 47;
-/// The targets of Signaling and Management stand behind the header.
+/// Offset of priority1 in Announce, in bytes from the start of the message.
+const PRIORITY1_OFFSET: usize = 47;
+/// Target port identity of Signaling and Management, after the header.
 const TARGET: std::ops::Range<usize> = 34..44;
-const ACTION_AT: usize = 46;
+const ACTION_OFFSET: usize = 46;
 
-/// A message that has nothing wrong about it but what is random.
-fn right(random: &mut Random) -> Vec<u8> {
+/// Returns a valid message with random contents.
+fn valid_message(random: &mut Random) -> Vec<u8> {
     let kind = random.pick(&MessageType::ALL);
     let len = match kind {
         MessageType::Sync | MessageType::DelayReq | MessageType::FollowUp => TIMESTAMP_MESSAGE_LEN,
@@ -99,7 +97,7 @@ fn right(random: &mut Random) -> Vec<u8> {
             bytes.extend(&tlv[..length]);
         }
         MessageType::Management => {
-            bytes[ACTION_AT] = random.within(0..=4) as u8;
+            bytes[ACTION_OFFSET] = random.within(0..=4) as u8;
             let any = random.next() as u16;
             let ids = [id::DEFAULT_DATA_SET, id::CLOCK_DESCRIPTION, id::PORT_DATA_SET, any];
             let data = random.bytes(2);
@@ -114,13 +112,13 @@ fn right(random: &mut Random) -> Vec<u8> {
     bytes[0] = kind as u8;
     bytes[1] = VERSION;
     bytes[2..4].copy_from_slice(&length.to_be_bytes());
-    bytes[4..6].fill(0); // domain and the rest of the profile
+    bytes[4..6].fill(0); // domain and minorSdoId
     bytes
 }
 
-/// The same with something else about it, most often.
-fn message(random: &mut Random) -> Vec<u8> {
-    let mut bytes = right(random);
+/// Returns a valid message with up to three mutations.
+fn mutated_message(random: &mut Random) -> Vec<u8> {
+    let mut bytes = valid_message(random);
     for _ in 0..random.within(0..=3) {
         let at = random.within(0..=bytes.len().saturating_sub(1) as u64) as usize;
         match random.within(0..=4) {
@@ -134,15 +132,15 @@ fn message(random: &mut Random) -> Vec<u8> {
             _ => {}
         }
     }
-    // What ranks higher would be yielded to, as it should be.
-    if let Some(priority1) = bytes.get_mut(PRIORITY1_AT) {
+    // Lowest rank: a higher one would rightly make the port passive.
+    if let Some(priority1) = bytes.get_mut(PRIORITY1_OFFSET) {
         *priority1 = u8::MAX;
     }
     bytes
 }
 
-/// The message in its frame to the server of the lab.
-fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
+/// Returns a frame with the message to the lab's server, which may be mutated.
+fn frame_with(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
     let (client, server) = (lab.client().first_interface(), lab.server().first_interface());
     let transport = random.pick(&[Transport::Ipv4, Transport::Ipv6, Transport::Ethernet]);
     let to_group = random.within(0..=1) == 0;
@@ -176,7 +174,7 @@ fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
     let padding = if own.is_ipv6() { IPV6_PADDING_LEN } else { 0 };
     let frame = build(&builder, &[message, &vec![0; padding]].concat());
     Ok(match random.within(0..=19) {
-        0 => tagged(frame, random),
+        0 => add_vlan_tag(frame, random),
         1 => other_header_fields(frame, random),
         2 => wrong_udp_checksum(frame, random),
         3 => other_protocol(frame, random),
@@ -188,7 +186,7 @@ fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// Sends hostile frames for as long as that takes, and says how many.
+/// Sends hostile frames for `FLOOD_DURATION` and returns their number.
 fn flood(lab: &Lab) -> Result<usize> {
     let client = lab.client();
     let options = PacketSocketOptions {
@@ -200,11 +198,11 @@ fn flood(lab: &Lab) -> Result<usize> {
     let mut random = Random::new(SEED);
     let mut batch = Batch::new(BURST, FRAME_MAX);
     let (started, mut sent) = (Instant::now(), 0);
-    while started.elapsed() < FLOOD {
+    while started.elapsed() < FLOOD_DURATION {
         batch.clear();
         while !batch.is_full() {
-            let message = message(&mut random);
-            let frame = carry(lab, &mut random, &message)?;
+            let message = mutated_message(&mut random);
+            let frame = frame_with(lab, &mut random, &message)?;
             ensure!(batch.push((), &frame), "the frame does not fit");
         }
         sent += device.send(&mut batch)?;
@@ -213,19 +211,22 @@ fn flood(lab: &Lab) -> Result<usize> {
     Ok(sent)
 }
 
-/// What a client measures until `is_over`.
-fn watch(slave: &PtpSlave, is_over: impl Fn() -> bool) -> Result<Vec<Option<Measured>>> {
+/// Returns the measurements of a client until `is_over`.
+fn measure_until(
+    slave: &PtpSlave,
+    is_over: impl Fn() -> bool,
+) -> Result<Vec<Option<PtpMeasurement>>> {
     let mut measured = Vec::new();
     while !is_over() {
-        measured.push(slave.measured()?);
+        measured.push(slave.measurement()?);
         thread::sleep(POLL_INTERVAL);
     }
     Ok(measured)
 }
 
-/// The server goes on as before: it takes its place, keeps nothing of what came, and has counted
-/// why.
-fn check(server: &Server, resident_before: u64, sent: usize) -> Result<()> {
+/// Checks that the server is still master, stores nothing of the flood, and has counted refusals by
+/// reason.
+fn check_server(server: &Server, resident_before: u64, sent: usize) -> Result<()> {
     let status = server.status()?;
     let ports = status["ptp"]["ports"].as_array().context("no ports")?;
     ensure!(ports.len() == 3, "{} ports", ports.len());
@@ -237,41 +238,42 @@ fn check(server: &Server, resident_before: u64, sent: usize) -> Result<()> {
         };
         received += count("received");
         let foreign = port["foreign_masters"].as_array().map_or(0, Vec::len);
-        ensure!(port["state"] == "master" && foreign <= FOREIGN_MAX, "{port}");
+        ensure!(port["state"] == "master" && foreign <= FOREIGN_MASTERS_MAX, "{port}");
         ensure!(port["grants"].as_u64() <= Some(GRANTS_MAX), "{port}");
         for reason in ["length", "version", "domain", "unwanted"] {
             ensure!(port["refused"][reason].as_u64() > Some(0), "no {reason}: {port}");
         }
     }
     let sent = sent as u64;
-    ensure!(received > sent / 10, "of {sent} messages {received} were received: {status}");
+    ensure!(received > sent / 10, "{received} of {sent} messages were received: {status}");
     let grown = server.resident_bytes()?.saturating_sub(resident_before);
     ensure!(grown < GROWTH_BYTES_MAX, "{grown} bytes more after {sent} messages");
     Ok(())
 }
 
-/// A client that follows measures the same all the while.
+/// A client measures the same offset before, during and after a flood of hostile messages.
 fn a_client_is_not_misled(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let grants = GRANTS_MAX.to_string();
     let options = ["--ptp-transport", "udp4,udp6,l2", "--ptp-netsync-monitor"];
     let allow = ["--ptp-unicast-allow", "10.64.0.0/10", "--ptp-unicast-allow", "fd00::/8"];
     let bound = ["--ptp-unicast-grants", &grants];
-    let server = start(&lab, engine, &[&options[..], &allow, &bound].concat())?;
+    let server = start_grandmaster(&lab, engine, &[&options[..], &allow, &bound].concat())?;
     await_state(&server, "master")?;
-    let slave = PtpSlave::by_multicast(lab.client(), Transport::Ipv4, "")?;
-    slave.await_measured(is_right)?;
+    let slave = PtpSlave::start_multicast(lab.client(), Transport::Ipv4, "")?;
+    slave.await_measurement(has_server_offset)?;
     let before = server.resident_bytes()?;
     let (flooded, measured) = thread::scope(|scope| {
         let flooding = scope.spawn(|| flood(&lab));
-        let measured = watch(&slave, || flooding.is_finished());
+        let measured = measure_until(&slave, || flooding.is_finished());
         (flooding.join(), measured)
     });
     let sent = flooded.map_err(|_| anyhow::anyhow!("the flood panicked"))??;
     let measured = measured?;
-    let all_right = measured.iter().all(|measured| measured.as_ref().is_some_and(is_right));
+    let all_right =
+        measured.iter().all(|measured| measured.as_ref().is_some_and(has_server_offset));
     ensure!(measured.len() >= 5 && all_right, "{measured:?}");
-    check(&server, before, sent)?;
-    slave.await_measured(is_right)?;
+    check_server(&server, before, sent)?;
+    slave.await_measurement(has_server_offset)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A scenario of NetSync Monitor at the grandmaster: who is answered, with XDP and without.
+//! Scenario of NetSync Monitor at the grandmaster: admission of requests, with XDP and without.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -18,17 +18,23 @@ use horolog_xdp::PtpTransport;
 
 use crate::frames::build;
 use crate::process::{Engine, Server, TIMEOUT, server_address};
-use crate::server_ptp::start;
+use crate::server_ptp::start_grandmaster;
 
 const MONITOR: [&str; 3] = ["--ptp-transport", "udp4,udp6,l2", "--ptp-netsync-monitor"];
-/// Long enough for an answer that must not come to show itself.
+/// Time in which an unexpected response would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);
 const FRAME_BYTES: usize = 2_048;
-/// What the answers to one request are, in their order.
-const OWED: [MessageType; 3] = [MessageType::DelayResp, MessageType::Sync, MessageType::FollowUp];
+/// Types of the responses to one request, in their order.
+const RESPONSE_TYPES: [MessageType; 3] =
+    [MessageType::DelayResp, MessageType::Sync, MessageType::FollowUp];
 
-/// A request with this number, in its frame.
-fn request(lab: &Lab, transport: PtpTransport, to: Option<IpAddr>, number: u16) -> Result<Vec<u8>> {
+/// Returns a request with sequence number `number`, in its frame.
+fn request_frame(
+    lab: &Lab,
+    transport: PtpTransport,
+    to: Option<IpAddr>,
+    number: u16,
+) -> Result<Vec<u8>> {
     let header = PtpHeader {
         minor_version: 1,
         source: PortIdentity { clock: 0x0200_00ff_fe12_3456, port: 3 },
@@ -62,13 +68,14 @@ fn request(lab: &Lab, transport: PtpTransport, to: Option<IpAddr>, number: u16) 
     Ok(build(&builder, &message[..length + if ipv6 { IPV6_PADDING_LEN } else { 0 }]))
 }
 
-/// The message in a frame.
-pub(crate) fn message(frame: &[u8]) -> Result<(Message<'_>, usize)> {
+/// Parses the message in a frame; returns it with its offset in bytes.
+pub(crate) fn parse_message(frame: &[u8]) -> Result<(Message<'_>, usize)> {
     let (link, rest) = Header::parse(frame).map_err(|error| anyhow!("{error:?}"))?;
     let bytes = if link.ether_type == ETHER_TYPE {
         rest
     } else {
-        let datagram = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
+        let datagram =
+            UdpFrame::parse(frame).map_err(|error| anyhow!("invalid frame: {error:?}"))?;
         datagram.payload
     };
     let at = frame.len() - bytes.len();
@@ -76,24 +83,24 @@ pub(crate) fn message(frame: &[u8]) -> Result<(Message<'_>, usize)> {
     Ok((message, at))
 }
 
-/// The time that a message tells.
-fn time(message: &Message<'_>) -> Result<PtpTimestamp> {
+/// Returns the timestamp in a message.
+fn timestamp_of(message: &Message<'_>) -> Result<PtpTimestamp> {
     match message.body {
         PtpMessageBody::Sync(at)
         | PtpMessageBody::FollowUp(at)
         | PtpMessageBody::DelayResp { receive: at, .. } => Ok(at),
-        other => anyhow::bail!("{other:?} tells no time"),
+        other => anyhow::bail!("{other:?} has no timestamp"),
     }
 }
 
-/// Sends requests and returns the frames that answer them, until there are `wanted` or nothing
-/// comes any more.
+/// Sends requests and returns the frames with responses: until there are `wanted`, or those of a
+/// `QUIET_PERIOD` if `wanted` is 0.
 fn exchange(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8>>> {
     let client = lab.client();
-    let is_answer = |frame: &[u8]| {
+    let is_response = |frame: &[u8]| {
         let own = Header::parse(frame)
             .is_ok_and(|(link, _)| link.destination.0 == client.first_interface().mac);
-        own && message(frame).is_ok_and(|(message, _)| time(&message).is_ok())
+        own && parse_message(frame).is_ok_and(|(message, _)| timestamp_of(&message).is_ok())
     };
     let options = PacketSocketOptions {
         selection: FrameSelection::Program(Vec::new()),
@@ -107,14 +114,14 @@ fn exchange(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8
     }
     let sent = device.send(&mut batch)?;
     ensure!(sent == requests.len(), "{sent} frames were sent");
-    let (started, mut answers) = (Instant::now(), Vec::new());
+    let (started, mut responses) = (Instant::now(), Vec::new());
     let timeout = if wanted == 0 { QUIET_PERIOD } else { TIMEOUT };
-    while started.elapsed() < timeout && (wanted == 0 || answers.len() < wanted) {
+    while started.elapsed() < timeout && (wanted == 0 || responses.len() < wanted) {
         device.receive(&mut batch, QUIET_PERIOD)?;
         let frames = batch.iter().map(|packet| packet.bytes);
-        answers.extend(frames.filter(|frame| is_answer(frame)).map(<[u8]>::to_vec));
+        responses.extend(frames.filter(|frame| is_response(frame)).map(<[u8]>::to_vec));
     }
-    Ok(answers)
+    Ok(responses)
 }
 
 /// Waits until all ports are masters.
@@ -132,34 +139,35 @@ fn await_masters(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn by_xdp(server: &Server) -> Result<Option<u64>> {
+fn xdp_response_count(server: &Server) -> Result<Option<u64>> {
     Ok(server.status()?["xdp_counters"]["answered_ptp_monitor"].as_u64())
 }
 
-/// The answers to one request, in the order in which they are owed.
-fn answers_of(lab: &Lab, transport: PtpTransport) -> Result<Vec<Vec<u8>>> {
-    let mut answers = exchange(lab, &[request(lab, transport, None, 7)?], OWED.len())?;
+/// Returns the responses to one request, in the order of their types.
+fn responses_to(lab: &Lab, transport: PtpTransport) -> Result<Vec<Vec<u8>>> {
+    let mut responses =
+        exchange(lab, &[request_frame(lab, transport, None, 7)?], RESPONSE_TYPES.len())?;
     let position = |frame: &Vec<u8>| {
-        let kind = message(frame).map_or(0, |(message, _)| message.body.type_bits());
-        OWED.iter().position(|&owed| owed as u8 == kind)
+        let kind = parse_message(frame).map_or(0, |(message, _)| message.body.type_bits());
+        RESPONSE_TYPES.iter().position(|&owed| owed as u8 == kind)
     };
-    answers.sort_by_key(position);
-    let kinds: Vec<_> = answers.iter().map(position).collect();
+    responses.sort_by_key(position);
+    let kinds: Vec<_> = responses.iter().map(position).collect();
     ensure!(kinds == [Some(0), Some(1), Some(2)], "{transport:?}: {kinds:?}");
-    Ok(answers)
+    Ok(responses)
 }
 
-/// Who is not admitted gets nothing, whoever asks the group gets a delay response alone, and none
-/// of them is answered by XDP.
+/// A client without admission gets no response, a request to the group gets only a delay response,
+/// and XDP sends neither.
 pub(crate) fn monitor_requests_need_admission() -> Result<()> {
     for engine in Engine::ALL {
         let lab = Lab::new(&LabConfig::default())?;
         let others = ["--ptp-unicast-allow", "203.0.113.0/24", "--ptp-unicast-allow", "::/0"];
-        let server = start(&lab, engine, &[&MONITOR[..], &others].concat())?;
+        let server = start_grandmaster(&lab, engine, &[&MONITOR[..], &others].concat())?;
         await_masters(&server)?;
-        let refused = exchange(&lab, &[request(&lab, PtpTransport::Ipv4, None, 1)?], 0)?;
-        ensure!(refused.is_empty(), "{engine:?}: {} answers", refused.len());
-        // The ports tell twice a second.
+        let refused = exchange(&lab, &[request_frame(&lab, PtpTransport::Ipv4, None, 1)?], 0)?;
+        ensure!(refused.is_empty(), "{engine:?}: {} responses", refused.len());
+        // Ports publish their counts twice per second.
         let started = Instant::now();
         let counted = || -> Result<bool> {
             Ok(server.status()?["ptp"]["ports"][0]["refused"]["not_admitted"] == 1)
@@ -167,18 +175,18 @@ pub(crate) fn monitor_requests_need_admission() -> Result<()> {
         while !counted()? {
             ensure!(started.elapsed() < TIMEOUT, "{engine:?}: {}", server.status()?["ptp"]);
         }
-        let group = request(&lab, PtpTransport::Ipv4, Some(MULTICAST_IPV4.into()), 2)?;
+        let group = request_frame(&lab, PtpTransport::Ipv4, Some(MULTICAST_IPV4.into()), 2)?;
         let answers = exchange_with_group(&lab, &group)?;
-        ensure!(answers == 1, "{engine:?}: {answers} answers to the group");
-        ensure!(by_xdp(&server)?.unwrap_or(0) == 0, "{engine:?}: answered by XDP");
-        // The list has all addresses of the other family.
-        let admitted = answers_of(&lab, PtpTransport::Ipv6)?;
-        ensure!(admitted.len() == OWED.len(), "{engine:?}");
+        ensure!(answers == 1, "{engine:?}: {answers} responses to the group");
+        ensure!(xdp_response_count(&server)?.unwrap_or(0) == 0, "{engine:?}: responses by XDP");
+        // All IPv6 addresses are admitted.
+        let admitted = responses_to(&lab, PtpTransport::Ipv6)?;
+        ensure!(admitted.len() == RESPONSE_TYPES.len(), "{engine:?}");
     }
     Ok(())
 }
 
-/// How many delay responses a request to the group is answered with.
+/// Returns the number of delay responses to a request to the group.
 fn exchange_with_group(lab: &Lab, request: &[u8]) -> Result<usize> {
     let client = lab.client();
     let options = PacketSocketOptions {
@@ -193,12 +201,12 @@ fn exchange_with_group(lab: &Lab, request: &[u8]) -> Result<usize> {
     let (started, mut count) = (Instant::now(), 0);
     while started.elapsed() < TIMEOUT && count == 0 {
         device.receive(&mut batch, QUIET_PERIOD)?;
-        let frames = batch.iter().filter_map(|packet| message(packet.bytes).ok());
-        let is_answer =
+        let frames = batch.iter().filter_map(|packet| parse_message(packet.bytes).ok());
+        let is_response =
             |message: &Message<'_>| matches!(message.body, PtpMessageBody::DelayResp { .. });
-        let answers: Vec<_> = frames.map(|(message, _)| message).filter(is_answer).collect();
-        ensure!(answers.iter().all(|answer| answer.suffix.is_empty()), "with TLVs");
-        count += answers.len();
+        let responses: Vec<_> = frames.map(|(message, _)| message).filter(is_response).collect();
+        ensure!(responses.iter().all(|answer| answer.suffix.is_empty()), "a response with TLVs");
+        count += responses.len();
     }
     Ok(count)
 }

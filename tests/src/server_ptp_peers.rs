@@ -1,6 +1,7 @@
-//! Scenarios of the PTP grandmaster with more of linuxptp: nsm measures it without following it,
-//! ptp4l asks it for the delay by unicast while it follows by multicast, hands what it measures on
-//! to a daemon, and pmc is told what can be told and refused the rest.
+//! Scenarios of the PTP grandmaster with further programs and modes of linuxptp: nsm measures the
+//! server without following it, ptp4l in hybrid mode requests the delay by unicast, its
+//! measurements
+//! are served by an NTP server, and requests of pmc that are not supported are refused.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,14 +19,15 @@ use crate::ptp_slave::{PtpSlave, manage, number};
 use crate::ptp4l::Transport;
 use crate::scenario::{Need, scenario};
 use crate::server_ptp::{
-    AHEAD_NS, NEEDS, TIMEOUT, TOLERANCE_NS, await_state, is_right, port, start,
+    NEEDS, SERVER_OFFSET_NS, TIMEOUT, TOLERANCE_NS, await_state, has_server_offset, port,
+    start_grandmaster,
 };
-use crate::server_ptp_monitor::message;
+use crate::server_ptp_monitor::parse_message;
 use crate::server_sources::{is_unsynchronised, wait_until};
 use crate::{client, scenarios, server_ptp_peers};
 
 const NSM: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("nsm")];
-const WITH_MEMORY: &[Need] = &[
+const PTP4L_WITH_SHM: &[Need] = &[
     Need::Root,
     Need::Ipv6,
     Need::Peer("ptp4l"),
@@ -34,17 +36,16 @@ const WITH_MEMORY: &[Need] = &[
     Need::Peer("unshare"),
     Need::Peer("nsenter"),
 ];
-/// TAI less UTC, as the servers here have it.
+/// TAI minus UTC of the servers here.
 const TAI_OFFSET_S: i64 = 37;
-/// Batches of frames are looked through this long.
+/// Longest wait for a batch of frames.
 const BATCH_WAIT: Duration = Duration::from_millis(50);
 const FRAME_BYTES: usize = 2_048;
-/// Answers to requests for the delay that say enough of how they are sent.
-const ANSWERS: usize = 8;
-/// A unit of shared memory that no daemon has by itself.
+/// Delay responses that suffice to see how they are sent.
+const RESPONSES: usize = 8;
+/// Unit of shared memory that no daemon uses by default.
 const SHM_UNIT: &str = "5";
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::new();
     for engine in Engine::ALL {
@@ -56,14 +57,14 @@ pub(crate) fn all() -> Vec<Trial> {
             a_hybrid_client_is_answered_by_unicast(engine)
         }));
     }
-    all.extend(scenarios!(WITH_MEMORY, server_ptp_peers: measurements_of_ptp4l_are_served));
+    all.extend(scenarios!(PTP4L_WITH_SHM, server_ptp_peers: measurements_of_ptp4l_are_served));
     all.extend(scenarios!(NEEDS, server_ptp_peers: unsupported_management_is_refused));
     all
 }
 
-/// What nsm prints about a clock, until a moment after it asked.
-fn monitor(host: &LabHost, transport: Transport, target: &str) -> Result<String> {
-    // It ends a moment after its input.
+/// Returns the output of nsm about a clock.
+fn nsm_output(host: &LabHost, transport: Transport, target: &str) -> Result<String> {
+    // nsm ends soon after its input, which is therefore kept open for 0.5 s.
     const SCRIPT: &str = "{ echo \"NSM $1\"; sleep 0.5; } | \
                           nsm -i \"$2\" --network_transport=\"$3\" --time_stamping=software";
     let mut command = host.command("sh");
@@ -72,32 +73,35 @@ fn monitor(host: &LabHost, transport: Transport, target: &str) -> Result<String>
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// nsm is told whose time it is and measures it, as TAI, where that is allowed.
+/// nsm reads the data sets of the server and measures its offset, in TAI, if NetSync Monitor is
+/// enabled.
 fn nsm_measures_without_following(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let transports = ["--ptp-transport", "udp4,l2"];
     let mac = lab.server().first_interface().mac.map(|byte| format!("{byte:02x}")).join(":");
-    let ways = [
+    let targets = [
         (Transport::Ipv4, lab.server().first_interface().ipv4.to_string(), 0),
         (Transport::Ethernet, mac, 1),
     ];
-    let without_monitor = start(&lab, engine, &transports)?;
+    let without_monitor = start_grandmaster(&lab, engine, &transports)?;
     await_state(&without_monitor, "master")?;
-    for (transport, target, _) in &ways {
-        let output = monitor(lab.client(), *transport, target)?;
+    for (transport, target, _) in &targets {
+        let output = nsm_output(lab.client(), *transport, target)?;
         ensure!(!output.contains("COMPLETE"), "{transport:?}: {output}");
     }
     drop(without_monitor);
-    let server = start(&lab, engine, &[&transports[..], &["--ptp-netsync-monitor"]].concat())?;
+    let server =
+        start_grandmaster(&lab, engine, &[&transports[..], &["--ptp-netsync-monitor"]].concat())?;
     await_state(&server, "master")?;
-    for (transport, target, number_of_port) in ways {
+    for (transport, target, number_of_port) in targets {
         let mut output = String::new();
-        wait_until("nsm gets its answers", || {
-            output = monitor(lab.client(), transport, &target)?;
+        wait_until("nsm gets its responses", || {
+            output = nsm_output(lab.client(), transport, &target)?;
             Ok(output.contains("NSM MEASUREMENT COMPLETE"))
         })?;
-        let off_ns = number(&output, "offset ")? + AHEAD_NS + (TAI_OFFSET_S * NS_PER_S) as f64;
-        ensure!(off_ns.abs() < TOLERANCE_NS, "{transport:?}: {off_ns} ns off: {output}");
+        let off_ns =
+            number(&output, "offset ")? + SERVER_OFFSET_NS + (TAI_OFFSET_S * NS_PER_S) as f64;
+        ensure!(off_ns.abs() < TOLERANCE_NS, "{transport:?}: wrong by {off_ns} ns: {output}");
         let status = server.status()?;
         let identity = status["ptp"]["clock_identity"].as_str().unwrap_or("no identity");
         for expected in ["MASTER", identity] {
@@ -111,19 +115,19 @@ fn nsm_measures_without_following(engine: Engine) -> Result<()> {
         }
         let by_xdp = status["xdp_counters"]["answered_ptp_monitor"].as_u64().unwrap_or(0);
         let by_socket = status["ptp"]["ports"][number_of_port]["sent"]["delay_resp"].as_u64();
-        let is_its = match engine {
-            // A virtual link copies what a socket sent to where it has little room to grow.
+        let is_expected = match engine {
+            // XDP cannot always extend a frame that a veth link has copied.
             Engine::Xdp => by_xdp > 0 || by_socket > Some(0),
             Engine::Socket => by_xdp == 0 && by_socket > Some(0),
         };
-        ensure!(is_its, "{transport:?}: {by_xdp} by XDP, {by_socket:?} by sockets");
+        ensure!(is_expected, "{transport:?}: {by_xdp} by XDP, {by_socket:?} by sockets");
     }
     Ok(())
 }
 
-/// For each of the next answers to requests for the delay that come in at the client's interface,
-/// whether it was sent to a group.
-fn answers_to_group(host: &LabHost) -> Result<Vec<bool>> {
+/// Returns true for each of the next delay responses at the host's interface that was sent to a
+/// group.
+fn responses_to_group(host: &LabHost) -> Result<Vec<bool>> {
     let options = PacketSocketOptions {
         selection: FrameSelection::Program(Vec::new()),
         groups: vec![MacAddress::of_group(MULTICAST_IPV4.into())],
@@ -132,60 +136,60 @@ fn answers_to_group(host: &LabHost) -> Result<Vec<bool>> {
     let mut device =
         host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??;
     let mut batch: Batch<()> = Batch::new(64, FRAME_BYTES);
-    let (started, mut answers) = (Instant::now(), Vec::new());
-    while answers.len() < ANSWERS {
-        ensure!(started.elapsed() < TIMEOUT, "{} answers", answers.len());
+    let (started, mut responses) = (Instant::now(), Vec::new());
+    while responses.len() < RESPONSES {
+        ensure!(started.elapsed() < TIMEOUT, "only {} responses", responses.len());
         device.receive(&mut batch, BATCH_WAIT)?;
         for packet in batch.iter() {
-            let Ok((message, _)) = message(packet.bytes) else { continue };
+            let Ok((message, _)) = parse_message(packet.bytes) else { continue };
             let Ok((link, _)) = Header::parse(packet.bytes) else { continue };
             if let PtpMessageBody::DelayResp { .. } = message.body {
-                answers.push(link.destination.is_group());
+                responses.push(link.destination.is_group());
             }
         }
     }
-    Ok(answers)
+    Ok(responses)
 }
 
-/// A client that follows by multicast and asks the master alone is answered alone; others are
-/// answered at the group.
+/// A client that follows by multicast and requests the delay by unicast gets unicast responses;
+/// other clients get them at the group.
 fn a_hybrid_client_is_answered_by_unicast(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _server = start(&lab, engine, &[])?;
+    let _server = start_grandmaster(&lab, engine, &[])?;
     for (lines, to_group) in [("hybrid_e2e 1\n", false), ("", true)] {
-        let slave = PtpSlave::by_multicast(lab.client(), Transport::Ipv4, lines)?;
-        slave.await_measured(is_right)?;
-        let answers = answers_to_group(lab.client())?;
+        let slave = PtpSlave::start_multicast(lab.client(), Transport::Ipv4, lines)?;
+        slave.await_measurement(has_server_offset)?;
+        let answers = responses_to_group(lab.client())?;
         ensure!(answers.iter().all(|&group| group == to_group), "{lines:?}: {answers:?}");
-        slave.await_measured(is_right)?;
+        slave.await_measurement(has_server_offset)?;
     }
     Ok(())
 }
 
-/// ptp4l writes what it measures to shared memory, and a server of ours that reads it there finds
-/// the slave's clock as far behind as the master's is ahead: it serves the master's time.
+/// ptp4l writes its measurements to shared memory, and a server that reads them there serves the
+/// master's time: its own clock is behind by the master's offset.
 fn measurements_of_ptp4l_are_served() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let _master = start(&lab, Engine::Xdp, &[])?;
-    // Its servo sets no clock, and it has not the right to.
+    let _master = start_grandmaster(&lab, Engine::Xdp, &[])?;
+    // The servo ntpshm sets no clock, and ptp4l has no privilege to.
     let lines = format!("free_running 0\nclock_servo ntpshm\nntpshm_segment {SHM_UNIT}\n");
-    let slave = PtpSlave::by_multicast(lab.client(), Transport::Ipv4, &lines)?;
-    slave.await_measured(is_right)?;
+    let slave = PtpSlave::start_multicast(lab.client(), Transport::Ipv4, &lines)?;
+    slave.await_measurement(has_server_offset)?;
 
     let at = (lab.client().first_interface().ipv4, 123).into();
     let source = format!("shm:{SHM_UNIT}");
     let command = slave.command_in_ipc(lab.client());
-    let server = Server::start_by(command, Engine::Socket, &[at], &["--source", &source])?;
-    await_ahead(&lab, at).with_context(|| format!("{:?}", server.status()))
+    let server = Server::start_through(command, Engine::Socket, &[at], &["--source", &source])?;
+    await_master_time(&lab, at).with_context(|| format!("{:?}", server.status()))
 }
 
 /// Waits until an NTP server on the client's host serves the master's time.
-fn await_ahead(lab: &Lab, at: SocketAddr) -> Result<()> {
-    let ahead = Span::from_ns(AHEAD_NS as i64);
+fn await_master_time(lab: &Lab, at: SocketAddr) -> Result<()> {
+    let ahead = Span::from_ns(SERVER_OFFSET_NS as i64);
     let tolerance = Span::from_ns(TOLERANCE_NS as i64);
     let mut last = None;
     wait_until("the slave's measurements are served", || {
-        // It may not listen yet.
+        // The server may not listen yet.
         let Ok(reply) = client::query_from(lab.server(), at) else { return Ok(false) };
         let off = reply.offset() - ahead;
         last = Some((reply.header, off));
@@ -194,11 +198,11 @@ fn await_ahead(lab: &Lab, at: SocketAddr) -> Result<()> {
     .with_context(|| format!("{last:?}"))
 }
 
-/// What pmc knows and this clock does not is refused in the way of the standard, and so is every
-/// change.
+/// Identifiers that pmc knows and the server does not support are refused as the standard requires,
+/// and so is every change.
 fn unsupported_management_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let server = start(&lab, Engine::Xdp, &[])?;
+    let server = start_grandmaster(&lab, Engine::Xdp, &[])?;
     await_state(&server, "master")?;
     let supported = [
         "CLOCK_DESCRIPTION",
@@ -223,10 +227,10 @@ fn unsupported_management_is_refused() -> Result<()> {
         "LOG_MIN_PDELAY_REQ_INTERVAL",
     ];
     let refused = ["TIME_STATUS_NP", "GRANDMASTER_SETTINGS_NP", "PORT_DATA_SET_NP"];
-    let questions = supported.map(|id| (format!("GET {id}"), true)).into_iter();
+    let queries = supported.map(|id| (format!("GET {id}"), true)).into_iter();
     let refusals = refused.map(|id| (format!("GET {id}"), false)).into_iter();
     let changes = ["SET PRIORITY2 1", "SET PRIORITY1 1"].map(|change| (change.to_owned(), false));
-    for (question, is_supported) in questions.chain(refusals).chain(changes) {
+    for (question, is_supported) in queries.chain(refusals).chain(changes) {
         let id = question.split(' ').nth(1).unwrap_or_default();
         let expected = if is_supported {
             format!("MANAGEMENT {id}")
@@ -234,8 +238,8 @@ fn unsupported_management_is_refused() -> Result<()> {
             "MANAGEMENT_ERROR_STATUS".to_owned()
         };
         let mut answer = String::new();
-        // It waits for a tenth of a second.
-        wait_until("pmc is answered", || {
+        // pmc waits only 0.1 s for its response.
+        wait_until("pmc gets a response", || {
             answer = manage(lab.client(), "-4", 0, &question)?;
             Ok(answer.contains(" RESPONSE "))
         })?;

@@ -1,5 +1,6 @@
-//! Scenarios of privileges that a server gives up: what the kernel says of the process, what it can
-//! no longer reach, and that it still does its work.
+//! Scenarios of privileges that a server drops: the state of the process in the kernel, files out
+//! of
+//! its reach, and the service that it continues to provide.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,10 +20,9 @@ use crate::{ROOT, client, scenarios, server_sandbox};
 
 /// `CAP_NET_BIND_SERVICE` and `CAP_SYS_NICE`.
 const RETAINED_CAPABILITIES: u64 = 1 << 10 | 1 << 23;
-/// A user without privileges, which every system has, by name and number.
+/// Unprivileged user that every system has, by name and number.
 const UNPRIVILEGED_USER: (&str, &str) = ("nobody", "65534");
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, server_sandbox:
         files_elsewhere_cannot_be_read,
@@ -40,8 +40,8 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// A field of each thread's `/proc/PID/task/TID/status`.
-fn of_each_thread(status: &Value, field: &str) -> Result<Vec<String>> {
+/// Returns a field of each thread's `/proc/PID/task/TID/status`.
+fn thread_fields(status: &Value, field: &str) -> Result<Vec<String>> {
     let pid = status["pid"].as_u64().context("no pid")?;
     let mut values = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -53,17 +53,17 @@ fn of_each_thread(status: &Value, field: &str) -> Result<Vec<String>> {
     Ok(values)
 }
 
-fn all_are(status: &Value, field: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    let values = of_each_thread(status, field)?;
+fn check_threads(status: &Value, field: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let values = thread_fields(status, field)?;
     ensure!(values.iter().all(|value| wanted(value)), "{field} {values:?}");
     Ok(())
 }
 
-pub(crate) fn is_confined(status: &Value) -> Result<()> {
-    all_are(status, "NoNewPrivs:", |value| value == "1")?;
-    all_are(status, "Seccomp:", |value| value == "2")?;
+pub(crate) fn check_confined(status: &Value) -> Result<()> {
+    check_threads(status, "NoNewPrivs:", |value| value == "1")?;
+    check_threads(status, "Seccomp:", |value| value == "2")?;
     for set in ["CapEff:", "CapPrm:", "CapBnd:"] {
-        all_are(status, set, |value| {
+        check_threads(status, set, |value| {
             u64::from_str_radix(value, 16).is_ok_and(|set| set & !RETAINED_CAPABILITIES == 0)
         })?;
     }
@@ -74,14 +74,16 @@ pub(crate) fn is_confined(status: &Value) -> Result<()> {
     Ok(())
 }
 
-/// No thread has more than it needs; the server answers, and follows a new address of its host.
+/// No thread has more privileges than it needs; the server sends replies, also from a new address
+/// of
+/// its host.
 fn every_thread_is_confined(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let any = SocketAddr::from(([0, 0, 0, 0], at.port()));
     let server = Server::start(lab.server(), engine, &[any], &[])?;
     client::query_from(lab.client(), at)?;
-    is_confined(&server.status()?)?;
+    check_confined(&server.status()?)?;
     let new = SocketAddr::from(([192, 0, 2, 77], at.port()));
     let address = format!("{}/32", new.ip());
     for (host, what) in [(lab.server(), "address"), (lab.client(), "route")] {
@@ -90,7 +92,7 @@ fn every_thread_is_confined(engine: Engine) -> Result<()> {
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    // Addresses are looked up each second; until then the sockets answer.
+    // Addresses are updated every second; until then the sockets send the replies.
     let started = Instant::now();
     let by_engine = |status: &Value| match engine {
         Engine::Socket => status["counters"]["answered"].as_u64(),
@@ -98,7 +100,7 @@ fn every_thread_is_confined(engine: Engine) -> Result<()> {
     };
     while by_engine(&server.status()?) < Some(2) {
         client::query_from(lab.client(), new)?;
-        ensure!(started.elapsed() < TIMEOUT, "{engine:?} does not answer at {new}");
+        ensure!(started.elapsed() < TIMEOUT, "no reply by {engine:?} at {new}");
         thread::sleep(Duration::from_millis(100));
     }
     ensure!(server.status()?["clock"]["publish_errors"] == 0, "{}", server.status()?);
@@ -107,27 +109,32 @@ fn every_thread_is_confined(engine: Engine) -> Result<()> {
     Ok(())
 }
 
-/// The user that was asked for answers at port 123, without more than it needs.
+/// A server that runs as another user sends replies from port 123, without more privileges than it
+/// needs.
 fn a_server_of_another_user_answers(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let directory = TempDir::new()?;
-    // Everybody's, as the directory of a test's status socket is not.
+    // Writable for every user, unlike the directory of a scenario's status socket.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
     let socket = directory.path().join("other.sock").to_string_lossy().into_owned();
     let arguments = ["--user", UNPRIVILEGED_USER.0];
     let server = Server::start_at(lab.server(), engine, &[at], &socket, &arguments)?;
     client::query_from(lab.client(), at)?;
     let status = server.status()?;
-    is_confined(&status)?;
-    all_are(&status, "Uid:", |value| value.split_whitespace().all(|id| id == UNPRIVILEGED_USER.1))?;
-    all_are(&status, "Gid:", |value| value.split_whitespace().all(|id| id == UNPRIVILEGED_USER.1))?;
+    check_confined(&status)?;
+    check_threads(&status, "Uid:", |value| {
+        value.split_whitespace().all(|id| id == UNPRIVILEGED_USER.1)
+    })?;
+    check_threads(&status, "Gid:", |value| {
+        value.split_whitespace().all(|id| id == UNPRIVILEGED_USER.1)
+    })?;
     let ended = server.end("TERM")?;
     ensure!(ended.status.success(), "{}", ended.status);
     Ok(())
 }
 
-/// A configuration that becomes a link to a file elsewhere is not read.
+/// A configuration that was replaced by a link to a file elsewhere is not read.
 pub(crate) fn files_elsewhere_cannot_be_read() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -138,7 +145,7 @@ pub(crate) fn files_elsewhere_cannot_be_read() -> Result<()> {
     let other = elsewhere.path().join("other.toml");
     fs::write(&other, format!("{text}stratum = 3\n"))?;
     let config = path.to_string_lossy().into_owned();
-    let server = Server::start_as(lab.server(), Engine::Socket, &[], &["-c", &config])?;
+    let server = Server::start_without_local(lab.server(), Engine::Socket, &[], &["-c", &config])?;
     let in_force = server.status()?["sandbox"]["in_force"].to_string();
     fs::remove_file(&path)?;
     symlink(&other, &path)?;
@@ -150,11 +157,12 @@ pub(crate) fn files_elsewhere_cannot_be_read() -> Result<()> {
         if let Some(error) = reload["last_reload_error"].as_str() {
             break error.to_owned();
         }
-        // Without Landlock in the kernel the server says so, and the file can be read.
+        // Without Landlock in the kernel, which the status shows, the file can be read.
         if reload["done"] == 1 && !in_force.contains("landlock") {
             return Ok(());
         }
-        ensure!(started.elapsed() < TIMEOUT && reload["done"] == 0, "it was read: {status}");
+        let is_pending = started.elapsed() < TIMEOUT && reload["done"] == 0;
+        ensure!(is_pending, "the file was read: {status}");
         thread::sleep(Duration::from_millis(20));
     };
     ensure!(error.contains("cannot read") && error.contains("ermission denied"), "{error}");
@@ -162,14 +170,14 @@ pub(crate) fn files_elsewhere_cannot_be_read() -> Result<()> {
     Ok(())
 }
 
-/// Who switches it off has a server with all privileges.
+/// With the sandbox switched off, the server keeps all privileges.
 pub(crate) fn without_the_sandbox_privileges_remain() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &["--sandbox", "off"])?;
     let status = server.status()?;
-    all_are(&status, "Seccomp:", |value| value == "0")?;
-    all_are(&status, "NoNewPrivs:", |value| value == "0")?;
+    check_threads(&status, "Seccomp:", |value| value == "0")?;
+    check_threads(&status, "NoNewPrivs:", |value| value == "0")?;
     ensure!(status["sandbox"]["in_force"].as_array().is_some_and(Vec::is_empty), "{status}");
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Scenarios of time sources: a daemon that is mirrored, and inputs that the scenario itself feeds,
-//! with the truth and with lies. chronyd leaves this machine's clock alone (`-x`), and ntpd has no
-//! privilege to set it.
+//! Scenarios of time sources: daemons that are mirrored, and inputs that the scenario feeds with
+//! correct and wrong times. Neither chronyd, which runs with `-x`, nor ntpd, which lacks the
+//! privilege, touches the system clock.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -28,23 +28,22 @@ use crate::process::{Engine, Server, TIMEOUT, server_address};
 use crate::scenario::{Need, scenario};
 use crate::server_nts::Ntpd;
 
-/// Longer than a source stays believed that has fallen silent, and than it takes to notice.
+/// Longer than a source remains selected without samples, and than the server needs to detect it.
 const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How far what is served may be from what was fed: a reading over a link on a busy machine. It is
-/// less than what is fed is away from the system clock.
+/// Largest difference between fed and served time: a reading over a link on a busy host. It is less
+/// than the difference between fed time and the system clock.
 pub(crate) const ERROR_MAX: Span = Span::from_ns(10_000_000);
-/// What the sources say that tell the truth: the system clock is late by this much.
-const TRUTH: Span = Span::from_ns(20_000_000);
-const LIE: Span = Span::from_ns(5 * NS_PER_S);
-const YEARS: Span = Span::from_ns(3 * 365 * 86_400 * NS_PER_S);
-/// A unit that nobody else uses.
+/// Offset of the correct sources: the system clock is behind by this much.
+const SOURCE_OFFSET: Span = Span::from_ns(20_000_000);
+const WRONG_OFFSET: Span = Span::from_ns(5 * NS_PER_S);
+const YEARS_OFFSET: Span = Span::from_ns(3 * 365 * 86_400 * NS_PER_S);
+/// Unit of shared memory that no other program uses.
 const SHM_UNIT: u8 = 217;
 const ROOT: &[Need] = &[Need::Root];
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 const NTPD: &[Need] = &[Need::Root, Need::Peer("ntpd"), Need::Peer("setpriv")];
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     type Run = fn() -> Result<()>;
     let mut all = Vec::new();
@@ -64,11 +63,11 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns true.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
     while !holds()? {
-        ensure!(started.elapsed() < LONG_TIMEOUT, "it does not come about: {what}");
+        ensure!(started.elapsed() < LONG_TIMEOUT, "condition not reached: {what}");
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
@@ -78,9 +77,10 @@ pub(crate) fn is_unsynchronised(header: &Header) -> bool {
     (header.leap, header.stratum) == (LeapIndicator::Unsynchronised, 0)
 }
 
-/// A chronyd that claims stratum 7 of its own, serves NTP at port 1123, and takes commands at a
-/// socket and at the usual port.
-fn chronyd(host: &LabHost, directory: &Path) -> Result<RunningProgram> {
+/// Starts a chronyd with a local stratum of 7 that serves NTP at port 1123 and accepts commands at
+/// a
+/// socket and at the default port.
+fn start_chronyd(host: &LabHost, directory: &Path) -> Result<RunningProgram> {
     let path = |name: &str| directory.join(name).display().to_string();
     let (socket, pid) = (path("chronyd.sock"), path("chronyd.pid"));
     let mut command = host.command("chronyd");
@@ -92,28 +92,29 @@ fn chronyd(host: &LabHost, directory: &Path) -> Result<RunningProgram> {
     Ok(process)
 }
 
-/// Over its socket and over UDP, what the server says is what chronyd says to its own clients; what
-/// is told on the command line wins; and when chronyd is gone, so is the time.
+/// Over its socket and over UDP, the server serves what chronyd serves to its own clients; options
+/// take precedence; without chronyd the server is not synchronised.
 fn chronyd_is_mirrored(engine: Engine) -> Result<()> {
     let private = Permissions::from_mode(0o700);
     let directory = tempfile::Builder::new().permissions(private).tempdir()?;
     let lab = Lab::new(&LabConfig::default())?;
-    let daemon = chronyd(lab.server(), directory.path())?;
+    let daemon = start_chronyd(lab.server(), directory.path())?;
     let at = server_address(&lab, false)?;
     let of_chronyd = client::query_from(lab.client(), SocketAddr::new(at.ip(), 1123))?.header;
     ensure!((of_chronyd.leap, of_chronyd.stratum) == (LeapIndicator::None, 7), "{of_chronyd:?}");
 
     let system_options =
-        ["--source", "system", "--stratum", "3", "--refid", "TOLD", "--root-delay", "5ms"];
-    let server = Server::start_as(lab.server(), engine, &[at], &system_options)?;
+        ["--source", "system", "--stratum", "3", "--refid", "TEST", "--root-delay", "5ms"];
+    let server = Server::start_without_local(lab.server(), engine, &[at], &system_options)?;
     let reply = client::query_from(lab.client(), at)?.header;
     ensure!((reply.leap, reply.stratum) == (LeapIndicator::None, 3), "{reply:?}");
-    ensure!(&reply.reference_id == b"TOLD" && reply.root_delay.to_bits() > 0, "{reply:?}");
+    ensure!(&reply.reference_id == b"TEST" && reply.root_delay.to_bits() > 0, "{reply:?}");
     server.end("TERM")?;
 
     let source = format!("system,chronyd={}", directory.path().join("chronyd.sock").display());
     for source in ["system", source.as_str()] {
-        let server = Server::start_as(lab.server(), engine, &[at], &["--source", source])?;
+        let server =
+            Server::start_without_local(lab.server(), engine, &[at], &["--source", source])?;
         let reply = client::query_from(lab.client(), at)?;
         let of =
             |header: &Header| (header.leap, header.stratum, header.reference_id, header.root_delay);
@@ -125,7 +126,7 @@ fn chronyd_is_mirrored(engine: Engine) -> Result<()> {
         ensure!(status["sources"][0]["state"] == "selected", "{status}");
         ensure!(status["sources"][0]["stratum"] == 7, "{status}");
     }
-    let server = Server::start_as(lab.server(), engine, &[at], &["--source", &source])?;
+    let server = Server::start_without_local(lab.server(), engine, &[at], &["--source", &source])?;
     drop(daemon);
     wait_until("without chronyd the server is not synchronised", || {
         Ok(is_unsynchronised(&client::query_from(lab.client(), at)?.header))
@@ -135,19 +136,19 @@ fn chronyd_is_mirrored(engine: Engine) -> Result<()> {
     Ok(())
 }
 
-/// ntpd, which follows a server of ours in the other host, is asked by mode 6, and what it knows of
-/// that server is what ours says to its clients; when it is gone, so is the time.
+/// ntpd, which is synchronised to a server on the other host, is queried by mode 6, and the server
+/// serves what ntpd reports of its source; without ntpd the server is not synchronised.
 fn ntpd_is_mirrored(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let upstream = server_address(&lab, false)?;
     let _upstream = Server::start(lab.server(), Engine::Socket, &[upstream], &["--stratum", "3"])?;
-    // Without the second line ntpd answers no mode 6.
+    // ntpd replies to mode 6 only with the second line.
     let lines = format!("server {} iburst minpoll 3 maxpoll 3", upstream.ip());
     let daemon = Ntpd::start(lab.client(), &format!("{lines}\nrestrict 127.0.0.1"))?;
     let at = SocketAddr::from((lab.client().first_interface().ipv4, 1123));
     let source = ["--source", "system,ntpd=127.0.0.1:123"];
-    let server = Server::start_as(lab.client(), engine, &[at], &source)?;
-    wait_until("what ntpd follows is followed", || {
+    let server = Server::start_without_local(lab.client(), engine, &[at], &source)?;
+    wait_until("the server follows ntpd", || {
         Ok(!is_unsynchronised(&client::query_from(lab.server(), at)?.header))
     })?;
     let reply = client::query_from(lab.server(), at)?;
@@ -168,8 +169,8 @@ fn ntpd_is_mirrored(engine: Engine) -> Result<()> {
     Ok(())
 }
 
-/// Feeds a source until it is dropped: every half second true time minus the system clock, of which
-/// `i64::MAX` means to keep still.
+/// Feeds a source every 0.5 s with true time minus the system clock, until it is dropped; with the
+/// largest offset it pauses.
 struct Feeder {
     offset: Arc<AtomicI64>,
     thread: Option<JoinHandle<()>>,
@@ -177,7 +178,7 @@ struct Feeder {
 }
 
 impl Feeder {
-    const STILL: Span = Span::from_ns(i64::MAX);
+    const PAUSED: Span = Span::from_ns(i64::MAX);
 
     fn start(offset: Span, mut feed: impl FnMut(Span) + Send + 'static) -> Self {
         let (offset, done) = (Arc::new(AtomicI64::new(offset.as_ns())), Arc::default());
@@ -185,7 +186,7 @@ impl Feeder {
         let work = move || {
             while AtomicU32::load(&stop, Ordering::Relaxed) == 0 {
                 match Span::from_ns(current.load(Ordering::Relaxed)) {
-                    Self::STILL => {}
+                    Self::PAUSED => {}
                     offset => feed(offset),
                 }
                 thread::sleep(Duration::from_millis(500));
@@ -198,7 +199,7 @@ impl Feeder {
         self.offset.store(offset.as_ns(), Ordering::Relaxed);
     }
 
-    /// Samples through a socket that the server makes.
+    /// Feeds samples through a socket that the server creates.
     fn sock(path: PathBuf, offset: Span) -> Result<Self> {
         let socket = UnixDatagram::unbound()?;
         Ok(Self::start(offset, move |offset| {
@@ -208,18 +209,19 @@ impl Feeder {
                 pulse: false,
                 leap: LeapIndicator::None,
             };
-            // The server may not be there yet, or no more.
+            // The server may not have started yet, or may have ended.
             let _ = socket.send_to(&sample.emit(), &path);
         }))
     }
 
-    /// Samples in shared memory, which goes with the feeder.
+    /// Feeds samples in shared memory, which is removed with the feeder.
     fn shm(offset: Span) -> Result<Self> {
-        let memory = Segment(SysvSharedMemory::attach(0x4e54_5030 + i32::from(SHM_UNIT), 0o666)?);
+        let memory =
+            ShmSegment(SysvSharedMemory::attach(0x4e54_5030 + i32::from(SHM_UNIT), 0o666)?);
         Ok(Self::start(offset, move |offset| memory.write(offset)))
     }
 
-    /// Reports of gpsd to whoever connects.
+    /// Feeds reports of gpsd to every client.
     fn gpsd(listener: TcpListener, offset: Span) -> Result<Self> {
         listener.set_nonblocking(true)?;
         let mut streams: Vec<TcpStream> = Vec::new();
@@ -242,17 +244,17 @@ impl Drop for Feeder {
     fn drop(&mut self) {
         self.done.store(1, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
+            // A panic of the thread has been printed to stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// A segment that is removed when it is dropped.
-struct Segment(SysvSharedMemory<24>);
+/// Segment of shared memory that is removed when it is dropped.
+struct ShmSegment(SysvSharedMemory<24>);
 
-impl Segment {
-    /// Writes a sample in mode 1: the count moves before and after.
+impl ShmSegment {
+    /// Writes a sample in mode 1: the count is incremented before and after.
     fn write(&self, offset: Span) {
         let Self(memory) = self;
         let system = ClockRealtime.now();
@@ -274,26 +276,26 @@ impl Segment {
     }
 }
 
-impl Drop for Segment {
+impl Drop for ShmSegment {
     fn drop(&mut self) {
-        // What cannot be removed is found by whoever looks at `ipcs`.
+        // A segment that cannot be removed remains in the output of `ipcs`.
         let _ = self.0.remove();
     }
 }
 
-/// A unit of shared memory that a server makes where it is not there; removed when this is dropped.
-pub(crate) struct Unit(pub(crate) u8);
+/// Unit of shared memory that a server creates if it does not exist; removed when this is dropped.
+pub(crate) struct ShmUnit(pub(crate) u8);
 
-impl Drop for Unit {
+impl Drop for ShmUnit {
     fn drop(&mut self) {
-        // What cannot be removed is found by whoever looks at `ipcs`.
+        // A segment that cannot be removed remains in the output of `ipcs`.
         let attached = SysvSharedMemory::<24>::attach(0x4e54_5030 + i32::from(self.0), 0o666);
         let _ = attached.and_then(|memory| memory.remove());
     }
 }
 
-/// The state of the source whose name begins so.
-pub(crate) fn state_of(server: &Server, name: &str) -> Result<String> {
+/// Returns the state of the source whose name starts with `name`.
+pub(crate) fn source_state(server: &Server, name: &str) -> Result<String> {
     let status = server.status()?;
     let sources = status["sources"].as_array().cloned().unwrap_or_default();
     let found =
@@ -301,38 +303,39 @@ pub(crate) fn state_of(server: &Server, name: &str) -> Result<String> {
     Ok(found.and_then(|one| one["state"].as_str()).unwrap_or_default().to_owned())
 }
 
-/// Of three sources one lies and is voted out; when one that is right falls silent, the other two
-/// disagree, and the server says that it is not synchronised.
+/// A wrong source among three is rejected as a falseticker; when a correct one pauses, the other
+/// two
+/// disagree, and the server is not synchronised.
 fn a_falseticker_is_rejected() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("gps.sock");
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let listener = lab.server().run(|| TcpListener::bind("127.0.0.1:2947"))??;
-    let _sock = Feeder::sock(path.clone(), TRUTH)?;
-    let shm = Feeder::shm(TRUTH)?;
-    let gpsd = Feeder::gpsd(listener, TRUTH)?;
+    let _sock = Feeder::sock(path.clone(), SOURCE_OFFSET)?;
+    let shm = Feeder::shm(SOURCE_OFFSET)?;
+    let gpsd = Feeder::gpsd(listener, SOURCE_OFFSET)?;
     let (of_sock, of_shm) = (format!("sock:{}", path.display()), format!("shm:{SHM_UNIT}"));
     let arguments = ["--source", &of_sock, "--source", &of_shm, "--source", "gpsd,refid=PPS"];
-    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)?;
+    let server = Server::start_without_local(lab.server(), Engine::Socket, &[at], &arguments)?;
     let is_served = || -> Result<bool> {
         let reply = client::query_from(lab.client(), at)?;
-        let error = reply.offset() - TRUTH;
+        let error = reply.offset() - SOURCE_OFFSET;
         let in_time = (-ERROR_MAX..ERROR_MAX).contains(&error);
         Ok((reply.header.leap, reply.header.stratum) == (LeapIndicator::None, 1) && in_time)
     };
-    wait_until("all three are right", || {
+    wait_until("all three sources agree", || {
         let right = |state: String| state == "selected" || state == "truechimer";
-        let all = ["sock", "shm", "gpsd"].map(|name| state_of(&server, name).map(right));
+        let all = ["sock", "shm", "gpsd"].map(|name| source_state(&server, name).map(right));
         Ok(all.into_iter().collect::<Result<Vec<_>>>()?.iter().all(|right| *right) && is_served()?)
     })?;
-    shm.feed(LIE);
-    wait_until("the liar is found", || Ok(state_of(&server, "shm")? == "falseticker"))?;
-    ensure!(is_served()?, "a false source has moved the time");
-    gpsd.feed(Feeder::STILL);
-    wait_until("two disagree", || {
+    shm.feed(WRONG_OFFSET);
+    wait_until("the falseticker is found", || Ok(source_state(&server, "shm")? == "falseticker"))?;
+    ensure!(is_served()?, "a falseticker changed the served time");
+    gpsd.feed(Feeder::PAUSED);
+    wait_until("the two sources disagree", || {
         Ok(is_unsynchronised(&client::query_from(lab.client(), at)?.header)
-            && state_of(&server, "sock")? == "undecided")
+            && source_state(&server, "sock")? == "undecided")
     })?;
     let ended = server.end("TERM")?;
     let occurrences = |text: &str| ended.stderr.matches(text).count();
@@ -341,38 +344,39 @@ fn a_falseticker_is_rejected() -> Result<()> {
     Ok(())
 }
 
-/// One source says one day that it is years later: no reply that claims to be synchronised says so,
-/// before the operator accepts it by a reload.
+/// A source jumps by years: no synchronised reply contains its time before the operator confirms it
+/// by a reload.
 fn a_jump_by_years_is_not_served() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("gps.sock");
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let sock = Feeder::sock(path.clone(), TRUTH)?;
+    let sock = Feeder::sock(path.clone(), SOURCE_OFFSET)?;
     let source = format!("sock:{}", path.display());
-    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &["--source", &source])?;
-    wait_until("the source is followed", || Ok(state_of(&server, "sock")? == "selected"))?;
-    // A moment passes from the choice to the first reply that says so.
-    wait_until("its time is served", || {
+    let server =
+        Server::start_without_local(lab.server(), Engine::Socket, &[at], &["--source", &source])?;
+    wait_until("the source is selected", || Ok(source_state(&server, "sock")? == "selected"))?;
+    // The first synchronised reply follows soon after the selection.
+    wait_until("the time of the source is served", || {
         let reply = client::query_from(lab.client(), at)?;
-        let off = reply.offset() - TRUTH;
+        let off = reply.offset() - SOURCE_OFFSET;
         ensure!(
             is_unsynchronised(&reply.header) || (-ERROR_MAX..ERROR_MAX).contains(&off),
             "{reply:?}"
         );
         Ok(!is_unsynchronised(&reply.header))
     })?;
-    sock.feed(YEARS);
+    sock.feed(YEARS_OFFSET);
     wait_until("the server is not synchronised", || {
         let reply = client::query_from(lab.client(), at)?;
-        let is_wrong = reply.offset() > LIE;
+        let is_wrong = reply.offset() > WRONG_OFFSET;
         ensure!(!is_wrong || is_unsynchronised(&reply.header), "a wrong time: {reply:?}");
-        Ok(state_of(&server, "sock")? == "unusable" && is_unsynchronised(&reply.header))
+        Ok(source_state(&server, "sock")? == "unusable" && is_unsynchronised(&reply.header))
     })?;
     server.signal("HUP")?;
-    wait_until("the operator is believed", || {
+    wait_until("the confirmed time is served", || {
         let reply = client::query_from(lab.client(), at)?;
-        Ok(reply.offset() > LIE && !is_unsynchronised(&reply.header))
+        Ok(reply.offset() > WRONG_OFFSET && !is_unsynchronised(&reply.header))
     })?;
     let ended = server.end("TERM")?;
     let message = "and neither is confirmed; if it is right, confirm it with: kill -HUP";
@@ -380,7 +384,7 @@ fn a_jump_by_years_is_not_served() -> Result<()> {
     Ok(())
 }
 
-/// A source that cannot be opened, or that nobody knows, is named in one line.
+/// A source that cannot be opened or is unknown, and invalid combinations, are named.
 fn missing_sources_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -391,8 +395,10 @@ fn missing_sources_are_named() -> Result<()> {
         (&["--source", "system", "--source", "system"], "system is specified twice"),
         (&["--source", "system", "--local"], "cannot be used with"),
     ] {
-        let Err(error) = Server::start_as(lab.server(), Engine::Socket, &[at], arguments) else {
-            anyhow::bail!("{arguments:?} is taken");
+        let Err(error) =
+            Server::start_without_local(lab.server(), Engine::Socket, &[at], arguments)
+        else {
+            anyhow::bail!("{arguments:?} are accepted");
         };
         ensure!(error.to_string().contains(expected), "{arguments:?}: {error}");
     }

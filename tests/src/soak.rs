@@ -1,34 +1,36 @@
-//! The long test: `horolog-scenarios soak --minutes N`, which `make soak` calls. A server with all
-//! that a public one has (XDP and sockets, limits, NTS, interleaved mode) runs in a private host
-//! and is loaded, round after round, at twice what it was found to hold, with plain, interleaved
-//! and authenticated requests. A slow client asks beside that all the time.
+//! Long-running test: `horolog-scenarios soak --minutes N`, which `make soak` calls. A server with
+//! all features of a public one (XDP and sockets, limits, NTS, interleaved mode) runs on a lab host
+//! and is loaded in repetitions, at twice its capacity, with plain, interleaved and authenticated
+//! requests, while a slow client polls it.
 //!
 //! After every load it checks that
 //!
-//! - every reply is valid, answers a request of its own client, and comes once; those to
+//! - every reply is valid, belongs to a request of its own client, and is received once; replies to
 //!   authenticated requests are authentic; late ones are among the lost;
-//! - what was sent was received or lost, and the losses add up by place;
-//! - the server counts no fewer replies than came, and no more than there were requests.
+//! - every request that was sent was received or lost, and the losses add up by location;
+//! - the server counts no fewer replies than were received, and no more than there were requests.
 //!
-//! After every round it checks that
+//! After every repetition it checks that
 //!
-//! - the slow client was answered, and told the right time in every reply: no further off than half
-//!   the round trip and a margin, by the machine's own clock, which both ends share;
-//! - the threads of the start are all alive, and memory, open files and threads have not grown
-//!   since the first round;
-//! - the clock page was never older than it may be, and no request was left alone because of it,
-//!   or because it had waited for longer than a page lives, which the server counts as the same.
+//! - the slow client received replies, each with the right time: within half the RTT and a margin,
+//!   by the host's clock, which both ends share;
+//! - all initial threads are alive, and memory, open files and threads have not grown since the
+//!   first repetition;
+//! - the clock page never exceeded its life, and no request was dropped for that reason, or because
+//!   it had waited for longer than that life, which the server counts as the same.
 //!
-//! At the end the server ends when it is told to, and nothing of it is left.
+//! At the end the server ends on SIGTERM, and leaves nothing behind.
 //!
-//! It does not check how fast anything is: twice the capacity is only what was asked of the
-//! generator, which shares the machine and may send less, and the line of a round says what it
-//! sent. A generator that can send half of that is a second behind its schedule after two; from
-//! then on every reply is too late, because waiting counts from the intended instant, and a line
-//! with few answered says so. They were answered all the same, and are checked as all others. It
-//! does not check the time against another clock, key establishment under load, a change of keys
-//! (`--nts-rotation`), reloading, or a real network card. What a server should do when a round
-//! fails is not its business: it ends with the first fault.
+//! Speed is not checked: twice the capacity is only the intended rate of the generator, which
+//! shares
+//! the host and may send less; the line of a repetition contains the achieved rate. A generator
+//! that
+//! achieves half the intended rate is a second behind its schedule after two seconds; from then on
+//! every reply is late, because response times count from the intended send time, and the line
+//! shows
+//! few replies. Late replies are checked like all others. The time is not compared with another
+//! clock; NTS-KE under load, key rotation (`--nts-rotation`), reloads and physical NICs are not
+//! tested. The test ends with the first failure.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,48 +56,50 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client;
-use crate::load_accounting::{at_one_rate, run_with_all_counters};
+use crate::load_accounting::{options_at_rate, run_with_all_counters};
 use crate::load_command::{check_sums, only_trial, result_of};
 use crate::process::{Engine, Server, resident_bytes, server_address};
 use crate::resource_leaks::Resources;
 use crate::scenario::Need;
 use crate::scenarios;
 
-/// What calls it, as the first argument of this program.
+/// First argument of this program that selects the long-running test.
 pub(crate) const MODE: &str = "soak";
 
-/// How long each kind of load lasts in a round of the long test, and in the short one.
-const LOAD: Duration = Duration::from_secs(10);
-const SHORT_LOAD: Duration = Duration::from_millis(700);
-/// Long enough for what a load left behind, such as connections, to be gone.
+/// Duration of each kind of load in a repetition of the long-running test.
+const LOAD_DURATION: Duration = Duration::from_secs(10);
+/// Duration of each kind of load in a repetition of the short test.
+const SHORT_LOAD_DURATION: Duration = Duration::from_millis(700);
+/// Time in which remains of a load, such as connections, disappear.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How often the slow client asks, how long it waits for a reply, and how many times it tries.
+/// Polling interval of the slow client.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest wait of the slow client for a reply.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(200);
+/// Number of attempts of the slow client per poll.
 const QUERY_ATTEMPTS: usize = 5;
-/// How far a reply's time may be from right beyond half its round trip: the page extrapolates, and
-/// the machine's clock may be slewed meanwhile.
+/// Largest error of a reply's time beyond half the RTT: the page extrapolates, and the host's clock
+/// may be slewed.
 const OFFSET_MARGIN: Span = Span::from_ns(10_000_000);
-/// Growth that is none: what allocators keep back.
-const GROWTH_MAX: u64 = 2 << 20;
-/// Requests that a status and its load may be apart by: those that are under way.
-const UNDER_WAY: u64 = 16;
+/// Growth in bytes that allocators may cause by memory that they retain.
+const GROWTH_BYTES_MAX: u64 = 2 << 20;
+/// Requests in flight, by which the counts of the server and of its load may differ.
+const IN_FLIGHT_MAX: u64 = 16;
 /// Life of a clock page, the default of `--clock-expiry`.
 const PAGE_LIFE_NS: u64 = 1_000_000_000;
 
-/// All scenarios.
 pub(crate) fn all() -> Vec<libtest_mimic::Trial> {
     use crate::soak;
     Vec::from(scenarios!(&[Need::Root], soak: two_short_repetitions_pass))
 }
 
-/// The long test in short, so that it stays alive.
+/// Short form of the long-running test, which keeps it in working order.
 fn two_short_repetitions_pass() -> Result<()> {
-    soak(SHORT_LOAD, |rounds, _| rounds < 2, |_| ())
+    soak(SHORT_LOAD_DURATION, |rounds, _| rounds < 2, |_| ())
 }
 
-/// The long test, as a program.
+/// Runs the long-running test as a program.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let long = || -> Result<()> {
         let minutes = match arguments {
@@ -103,11 +107,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             _ => None,
         };
         let minutes = minutes.filter(|minutes| *minutes > 0);
-        let minutes = minutes.context("write soak --minutes N, with a whole number of minutes")?;
+        let minutes = minutes.context("soak requires --minutes N, a whole number of minutes")?;
         let time = Duration::from_secs(60 * u64::from(minutes));
         let before = Resources::snapshot()?;
-        soak(LOAD, |_, elapsed| elapsed < time, |line| println!("soak: {line}"))?;
-        // This lab has no names: a named one that came meanwhile is somebody else's.
+        soak(LOAD_DURATION, |_, elapsed| elapsed < time, |line| println!("soak: {line}"))?;
+        // This lab has no names: a new named namespace belongs to another program.
         let left = before.left_behind()?.unwrap_or_default();
         let own: Vec<_> = left.split(", ").filter(|one| !one.starts_with("namespace ")).collect();
         ensure!(own.concat().is_empty(), "left behind: {}", own.join(", "));
@@ -115,7 +119,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     };
     match long() {
         Ok(()) => {
-            println!("soak: everything held");
+            println!("soak: all checks passed");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -125,8 +129,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Rounds with loads of this length for as long as `goes_on` says so of their number and the time
-/// since the first one began, but at least one; each is told of in a line.
+/// Runs repetitions with loads of this duration, at least one, while `goes_on` returns true for
+/// their number and the time since the start of the first; reports each in one line.
 fn soak(
     load: Duration,
     goes_on: impl Fn(u32, Duration) -> bool,
@@ -136,27 +140,27 @@ fn soak(
     let slow = SlowClient::default();
     let outcome = thread::scope(|scope| {
         let querying = scope.spawn(|| slow.query(soak.lab.client(), soak.at));
-        let outcome = soak.rounds(load, &slow, goes_on, report);
+        let outcome = soak.run_repetitions(load, &slow, goes_on, report);
         slow.stop.store(true, Relaxed);
         let attempts = querying.join().map_err(|_| anyhow!("the slow client panicked"))?;
         attempts.context("the slow client").and(outcome)
     });
-    let server = Arc::into_inner(soak.server).context("a load has not let go of the server")?;
+    let server = Arc::into_inner(soak.server).context("a load still uses the server")?;
     let ended = server.end("TERM")?;
     outcome.with_context(|| ended.stderr.clone())?;
     ensure!(ended.status.success(), "the server ended with {}: {}", ended.status, ended.stderr);
     Ok(())
 }
 
-/// What is asked for.
+/// Kind of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum SoakRequestKind {
     Plain,
     Interleaved,
     Nts,
 }
 
-impl Kind {
+impl SoakRequestKind {
     const ALL: [Self; 3] = [Self::Plain, Self::Interleaved, Self::Nts];
 
     const fn name(self) -> &'static str {
@@ -176,7 +180,7 @@ impl Kind {
     }
 }
 
-/// A client that asks once a second, over a socket of its own each time.
+/// Client that polls once per second, each time over a new socket.
 #[derive(Default)]
 struct SlowClient {
     stop: AtomicBool,
@@ -186,7 +190,7 @@ struct SlowClient {
 }
 
 impl SlowClient {
-    /// Asks until it is told to stop or is told a wrong time.
+    /// Polls until it is stopped or receives a wrong time.
     fn query(&self, host: &LabHost, server: SocketAddr) -> Result<()> {
         while !self.stop.load(Relaxed) {
             let begun = Instant::now();
@@ -203,7 +207,7 @@ impl SlowClient {
         Ok(())
     }
 
-    /// Whether a reply came, which has to be right.
+    /// Returns true if a reply was received, which must be right.
     fn try_once(&self, host: &LabHost, server: SocketAddr) -> Result<bool> {
         let socket = client::socket(host, server, QUERY_TIMEOUT)?;
         let reply = match client::query(&socket, server) {
@@ -216,20 +220,20 @@ impl SlowClient {
         let round_trip = reply.received.since(reply.sent);
         let bound = Span::from_ns(round_trip.as_ns() / 2) + OFFSET_MARGIN;
         let offset = reply.offset();
-        ensure!((-bound..=bound).contains(&offset), "{offset:?} off, at most {bound:?}: {reply:?}");
+        ensure!((-bound..=bound).contains(&offset), "{offset:?} exceeds {bound:?}: {reply:?}");
         self.offset_max_ns.fetch_max(offset.as_ns().abs(), Relaxed);
         self.answered.fetch_add(1, Relaxed);
         Ok(true)
     }
 }
 
-/// Whether nothing came at all.
+/// Returns true if nothing was received at all.
 fn is_timeout(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(kind, Some(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
 }
 
-/// What the server has of the machine.
+/// Resources that the server uses.
 #[derive(Clone, Debug)]
 struct ResourceUse {
     resident_bytes: u64,
@@ -250,16 +254,16 @@ impl ResourceUse {
         Ok(Self { resident_bytes, files, threads: numbers("task")? })
     }
 
-    /// Whether these are no more than those of before.
+    /// Returns true if the use does not exceed that of before.
     fn has_not_grown(&self, before: &Self) -> bool {
-        let bytes_max = before.resident_bytes + before.resident_bytes / 20 + GROWTH_MAX;
+        let bytes_max = before.resident_bytes + before.resident_bytes / 20 + GROWTH_BYTES_MAX;
         self.resident_bytes <= bytes_max
             && self.files <= before.files
             && self.threads.len() <= before.threads.len()
     }
 }
 
-/// A server under the long test.
+/// Server under the long-running test.
 struct Soak {
     lab: Lab,
     at: SocketAddr,
@@ -267,7 +271,7 @@ struct Soak {
     pid: u32,
     threads: BTreeSet<u32>,
     certificate: String,
-    /// Holds the certificate.
+    /// Directory of the certificate.
     _files: TempDir,
 }
 
@@ -276,10 +280,10 @@ impl Soak {
         let cores = thread::available_parallelism()?.get() as u32;
         let lab = Lab::new(&LabConfig { queues: cores, ..LabConfig::default() })?;
         let (at, files) = (server_address(&lab, false)?, TempDir::new()?);
-        let [certificate, key] = crate::server_nts::certificate(at.ip(), files.path())?
+        let [certificate, key] = crate::server_nts::write_certificate(at.ip(), files.path())?
             .map(|path| path.display().to_string());
         let mut arguments = vec!["--stratum", "1", "--nts-cert", &certificate, "--nts-key", &key];
-        // Limits that are judged for every request and reached by none.
+        // Limits that are checked for every request and reached by none.
         arguments.extend(["--limit-rate", "10k", "--limit-new-clients", "10M"]);
         arguments.extend(["--deny", "198.51.100.0/24", "--nts-ke-rate-per-prefix", "0"]);
         let server = Server::start(lab.server(), Engine::Xdp, &[at], &arguments)?;
@@ -289,7 +293,7 @@ impl Soak {
         Ok(Self { lab, at, server, pid, threads, certificate, _files: files })
     }
 
-    fn rounds(
+    fn run_repetitions(
         &self,
         load: Duration,
         slow: &SlowClient,
@@ -297,7 +301,7 @@ impl Soak {
         report: impl Fn(&str),
     ) -> Result<()> {
         let mut capacities = Vec::new();
-        for kind in Kind::ALL {
+        for kind in SoakRequestKind::ALL {
             let capacity = self.capacity(kind).with_context(|| kind.name())?;
             report(&format!("{}: {capacity:.0}/s without loss", kind.name()));
             capacities.push((kind, capacity));
@@ -309,14 +313,15 @@ impl Soak {
             let mut line = Vec::new();
             for &(kind, capacity) in &capacities {
                 let trial = self.load(kind, 2.0 * capacity, load, slow);
-                let trial = trial.with_context(|| format!("round {round}, {}", kind.name()))?;
+                let trial =
+                    trial.with_context(|| format!("repetition {round}, {}", kind.name()))?;
                 let name = kind.name();
                 let Trial { sent, received, achieved_rate, lost_at, .. } = trial;
                 let answered =
-                    format!("{name} {received} of {sent} answered at {achieved_rate:.0}/s");
+                    format!("{name} {received} replies to {sent} requests at {achieved_rate:.0}/s");
                 let lost = lost_at.iter().filter(|(_, count)| **count > 0);
                 let lost: Vec<_> = lost
-                    .map(|(location, count)| format!("{count} {}", lost_in(*location)))
+                    .map(|(location, count)| format!("{count} {}", location_text(*location)))
                     .collect();
                 line.push(if lost.is_empty() {
                     answered
@@ -324,36 +329,37 @@ impl Soak {
                     format!("{answered}, lost: {}", lost.join(", "))
                 });
             }
-            let held = self.check(first.as_ref()).with_context(|| format!("round {round}"))?;
+            let resources =
+                self.check(first.as_ref()).with_context(|| format!("repetition {round}"))?;
             let answered = slow.answered.load(Relaxed) - answered;
-            ensure!(answered > 0, "round {round}: the slow client was not answered once");
+            ensure!(answered > 0, "repetition {round}: no reply to the slow client");
             line.push(format!(
                 "{:.1} MiB, {} files, {} threads",
-                held.resident_bytes as f64 / f64::from(1 << 20),
-                held.files,
-                held.threads.len()
+                resources.resident_bytes as f64 / f64::from(1 << 20),
+                resources.files,
+                resources.threads.len()
             ));
             let offset_max_us = slow.offset_max_ns.load(Relaxed) / 1_000;
-            line.push(format!("slow client: {answered} replies, at most {offset_max_us} us off"));
-            report(&format!("round {round}: {}", line.join("; ")));
-            first.get_or_insert(held);
+            line.push(format!("slow client: {answered} replies, offset up to {offset_max_us} us"));
+            report(&format!("repetition {round}: {}", line.join("; ")));
+            first.get_or_insert(resources);
         }
         Ok(())
     }
 
-    /// The highest rate that the server holds.
-    fn capacity(&self, kind: Kind) -> Result<f64> {
+    /// Searches the highest rate without loss.
+    fn capacity(&self, kind: SoakRequestKind) -> Result<f64> {
         let target = self.at.ip().to_string();
         let mut arguments = vec![target.as_str(), "--search", "ndr", "--loss-ratio", "0.01%"];
         arguments.extend(["-t", "0.1"]);
         arguments.extend(kind.arguments(&self.certificate));
         let result = result_of(self.lab.client(), &arguments)?;
-        Ok(result.search.context("the search did not end")?.rate.max(1_000.0))
+        Ok(result.search.context("no result of the search")?.rate.max(1_000.0))
     }
 
-    /// What is asked for, as the flags of [`Kind::arguments`] say it.
-    fn options(&self, kind: Kind, run: (f64, Duration)) -> Result<LoadOptions> {
-        let options = at_one_rate(self.at, run)?;
+    /// Returns the options that are equivalent to the flags of [`SoakRequestKind::arguments`].
+    fn options(&self, kind: SoakRequestKind, run: (f64, Duration)) -> Result<LoadOptions> {
+        let options = options_at_rate(self.at, run)?;
         let nts = || -> Result<NtsOptions> {
             Ok(NtsOptions {
                 ke_server: options.target.with_port(KE_PORT),
@@ -365,19 +371,25 @@ impl Soak {
             })
         };
         Ok(match kind {
-            Kind::Plain => LoadOptions { engine: Some(LoadEngine::Xdp), ..options },
-            Kind::Interleaved => {
+            SoakRequestKind::Plain => LoadOptions { engine: Some(LoadEngine::Xdp), ..options },
+            SoakRequestKind::Interleaved => {
                 LoadOptions { engine: Some(LoadEngine::Xdp), interleaved: true, ..options }
             }
-            Kind::Nts => {
+            SoakRequestKind::Nts => {
                 let nts = Some(nts()?);
                 LoadOptions { engine: Some(LoadEngine::Packet), nts, ..options }
             }
         })
     }
 
-    /// Loads the server at this rate and checks every reply.
-    fn load(&self, kind: Kind, rate: f64, time: Duration, slow: &SlowClient) -> Result<Trial> {
+    /// Loads the server at `rate` and checks every reply.
+    fn load(
+        &self,
+        kind: SoakRequestKind,
+        rate: f64,
+        time: Duration,
+        slow: &SlowClient,
+    ) -> Result<Trial> {
         let (before, attempts) = (self.server.status()?, slow.attempts.load(Relaxed));
         let result =
             run_with_all_counters(&self.lab, &self.server, self.options(kind, (rate, time))?)?;
@@ -386,17 +398,17 @@ impl Soak {
         check_sums(trial)?;
         ensure!(trial.received > 0, "no reply: {trial:?}");
         ensure!(trial.invalid_total() == 0, "invalid replies: {:?}", trial.invalid);
-        ensure!(trial.duplicate == 0, "{} replies came twice", trial.duplicate);
+        ensure!(trial.duplicate == 0, "{} duplicate replies", trial.duplicate);
         ensure!(trial.late <= trial.lost, "{} late, but {} lost", trial.late, trial.lost);
         let responses = trial.responses;
         let as_requested = match kind {
-            Kind::Plain => responses.basic == trial.received,
-            Kind::Interleaved => responses.interleaved > 0,
-            Kind::Nts => responses.nts == trial.received,
+            SoakRequestKind::Plain => responses.basic == trial.received,
+            SoakRequestKind::Interleaved => responses.interleaved > 0,
+            SoakRequestKind::Nts => responses.nts == trial.received,
         };
-        ensure!(as_requested, "not what was asked for: {responses:?} of {}", trial.received);
-        let answered = answered(&after)? - answered(&before)?;
-        let (least, most) = (trial.received + trial.late, trial.sent + attempts + UNDER_WAY);
+        ensure!(as_requested, "replies of another kind: {responses:?} of {}", trial.received);
+        let answered = reply_count(&after)? - reply_count(&before)?;
+        let (least, most) = (trial.received + trial.late, trial.sent + attempts + IN_FLIGHT_MAX);
         ensure!(
             (least..=most).contains(&answered),
             "the server counts {answered} replies instead of {least} to {most}"
@@ -404,17 +416,16 @@ impl Soak {
         Ok(trial.clone())
     }
 
-    /// Checks what the server has and what it says of itself, against what it had after the first
-    /// round.
+    /// Checks the server's status and the growth of its resources since the first repetition.
     fn check(&self, first: Option<&ResourceUse>) -> Result<ResourceUse> {
         let status = self.server.status()?;
-        let gap_ns = count(&status, "/clock/gap_max_ns")?;
-        ensure!(gap_ns < PAGE_LIFE_NS, "the clock page was not renewed for {gap_ns} ns");
-        let expired = count(&status, "/counters/expired")?;
+        let gap_ns = read_counter(&status, "/clock/gap_max_ns")?;
+        ensure!(gap_ns < PAGE_LIFE_NS, "the clock page was not updated for {gap_ns} ns");
+        let expired = read_counter(&status, "/counters/expired")?;
         ensure!(
             expired == 0,
-            "{expired} requests were left alone, because the page had expired or they had waited \
-             for longer than it lives (it was renewed after {gap_ns} ns at the most): {status}"
+            "{expired} requests were dropped, because the page had expired or they had waited for \
+             longer than its life (longest time between two updates: {gap_ns} ns): {status}"
         );
         let begun = Instant::now();
         loop {
@@ -430,13 +441,13 @@ impl Soak {
     }
 }
 
-fn count(status: &Value, pointer: &str) -> Result<u64> {
+fn read_counter(status: &Value, pointer: &str) -> Result<u64> {
     let value = status.pointer(pointer).and_then(Value::as_u64);
     value.with_context(|| format!("no {pointer}: {status}"))
 }
 
-/// Where requests, or replies to them, were lost.
-const fn lost_in(location: LossLocation) -> &'static str {
+/// Returns the location of a loss, in words.
+const fn location_text(location: LossLocation) -> &'static str {
     match location {
         LossLocation::Generator => "not sent",
         LossLocation::OwnRing => "at the generator's interface",
@@ -446,13 +457,13 @@ const fn lost_in(location: LossLocation) -> &'static str {
         LossLocation::Server => "in the server",
         LossLocation::Late => "too late",
         LossLocation::Invalid => "not valid",
-        LossLocation::Unknown => "somewhere",
+        LossLocation::Unknown => "at an unknown location",
     }
 }
 
-/// Replies of both engines.
-fn answered(status: &Value) -> Result<u64> {
+/// Returns the number of replies of both engines.
+fn reply_count(status: &Value) -> Result<u64> {
     let paths =
         ["/counters/answered", "/xdp_counters/answered_ipv4", "/xdp_counters/answered_ipv6"];
-    paths.iter().map(|path| count(status, path)).sum()
+    paths.iter().map(|path| read_counter(status, path)).sum()
 }

@@ -1,6 +1,6 @@
-//! Scenarios of a binary that needs no library of the system: one that was built without
-//! optimisation, for this machine, serves in a private host, by sockets and in XDP, and asks in the
-//! other.
+//! Scenario of a static binary, built without optimisation for this host: it serves on one lab
+//! host,
+//! by sockets and in XDP, and queries from the other.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,24 +12,23 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::scenario::{Need, cached};
+use crate::scenario::{Need, cached_file};
 use crate::{scenarios, static_binary};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const NEEDS: &[Need] = &[Need::Root, Need::StaticBinary, Need::Peer("readelf")];
-    Vec::from(scenarios!(NEEDS, static_binary: it_serves_by_sockets_and_in_xdp_and_queries))
+    Vec::from(scenarios!(NEEDS, static_binary: the_binary_serves_and_queries))
 }
 
-/// Where `scripts/static.sh --try` has put it.
-pub(crate) fn program() -> Option<PathBuf> {
-    cached(&format!("static/try-{}/horolog", std::env::consts::ARCH))
+/// Returns the path of the binary that `scripts/static.sh --try` built, if it exists.
+pub(crate) fn try_program() -> Option<PathBuf> {
+    cached_file(&format!("static/try-{}/horolog", std::env::consts::ARCH))
 }
 
-fn it_serves_by_sockets_and_in_xdp_and_queries() -> Result<()> {
-    let program = program().context("no static binary")?;
+fn the_binary_serves_and_queries() -> Result<()> {
+    let program = try_program().context("no static binary")?;
     let output = run_to_end(Command::new("readelf").args(["-lW"]).arg(&program), TIMEOUT)?;
     let stdout = String::from_utf8(output.stdout)?;
     ensure!(stdout.contains("LOAD") && !stdout.contains("INTERP"), "{stdout}");

@@ -1,7 +1,6 @@
-//! Each group's scenarios run in a process whose parent takes up whatever they leave without one: a
-//! process that outlives the one that started it is then that parent's child, where
-//! [`crate::resource_leaks`] finds it, and not lost among the processes of the machine. One that is
-//! there when all scenarios are over is named, and fails the run.
+//! Parent of a group's process, which adopts the orphans of its scenarios: a process that outlives
+//! its parent becomes a child of this one, where [`crate::resource_leaks`] finds it. A process that
+//! remains after all scenarios is named and fails the run.
 
 use std::os::unix::process::parent_id;
 use std::process::{Child, ExitStatus};
@@ -13,21 +12,21 @@ use horolog_sys::process::{ReapOutcome, adopt_orphans, reap_child};
 
 use crate::resource_leaks::children_of;
 
-/// Processes end a moment after they are told to.
+/// Longest time in which processes end after a signal.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Makes this process the parent of a group, which is to wait for no child in any other way.
+/// Makes this process the parent of a group. It waits for children only by the functions below.
 pub(crate) fn become_parent() -> Result<()> {
-    adopt_orphans().context("cannot take up what is left without a parent")
+    adopt_orphans().context("cannot adopt orphans")
 }
 
-/// Waits for the ends of these children of such a parent, and takes up what else ends meanwhile.
+/// Waits for the ends of the children `own`, and reaps other processes that end meanwhile.
 pub(crate) fn wait_for<const N: usize>(own: &[Child; N]) -> Result<[ExitStatus; N]> {
     let mut ended = [None; N];
     while ended.iter().any(Option::is_none) {
         let ReapOutcome::Ended(pid, status) = reap_child(true)? else {
-            bail!("somebody else waited for a group's process");
+            bail!("a group's process has already been reaped");
         };
         if let Some(index) = own.iter().position(|child| child.id() == pid) {
             ended[index] = Some(status);
@@ -36,8 +35,8 @@ pub(crate) fn wait_for<const N: usize>(own: &[Child; N]) -> Result<[ExitStatus; 
     Ok(ended.map(Option::unwrap_or_default))
 }
 
-/// What is still there and does not go by itself; it is left alone.
-pub(crate) fn left_over() -> Result<Vec<String>> {
+/// Returns the processes that remain after a timeout; they are not terminated.
+pub(crate) fn remaining_processes() -> Result<Vec<String>> {
     let started = Instant::now();
     loop {
         match reap_child(false)? {
@@ -51,7 +50,7 @@ pub(crate) fn left_over() -> Result<Vec<String>> {
     }
 }
 
-/// The processes whose children are a scenario's: this one, and the one that takes up orphans.
+/// Returns the parents of a scenario's processes: this process, and the one that adopts orphans.
 pub(crate) fn parents() -> [u32; 2] {
     [std::process::id(), parent_id()]
 }

@@ -1,5 +1,5 @@
-//! Scenarios of `load --pcap` with Wireshark's own eyes: `tshark` finds every packet, in order and
-//! in the time of the run, takes each for what it is, and has nothing to complain of.
+//! Scenarios of `load --pcap` with Wireshark: `tshark` finds every packet, in order and within the
+//! time of the run, dissects it as the right protocol, and reports no fault.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,6 @@ use crate::ptp4l::{Ptp4l, Transport};
 use crate::scenario::Need;
 use crate::{scenarios, tshark_capture};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     let ntp = &[Need::Root, Need::Ipv6, Need::Peer("tshark")];
     let mut all = Vec::from(scenarios!(ntp, tshark_capture: ntp_is_dissected));
@@ -32,8 +31,8 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// Runs a load for a fifth of a second that is captured to `file`.
-fn captured(host: &LabHost, arguments: &[&str], file: &Path) -> Result<LoadResult> {
+/// Runs a load of 0.2 s that is captured to `file`.
+fn load_with_capture(host: &LabHost, arguments: &[&str], file: &Path) -> Result<LoadResult> {
     let mut command = host.command(binary()?);
     command.arg("load").args(arguments).args(["-r", "500", "-t", "0.2", "--json", "-"]);
     let output = run_to_end(command.arg("--pcap").arg(file), TIMEOUT)?;
@@ -41,7 +40,7 @@ fn captured(host: &LabHost, arguments: &[&str], file: &Path) -> Result<LoadResul
     parse(&output.stdout)
 }
 
-/// These fields of every packet of a file that passes a filter.
+/// Returns these fields of every packet of a file that matches `filter`.
 fn dissect(file: &Path, filter: &str, fields: &[&str]) -> Result<Vec<Vec<String>>> {
     let mut command = Command::new("tshark");
     command.arg("-n").arg("-r").arg(file).args(["-Y", filter, "-T", "fields"]);
@@ -58,18 +57,19 @@ fn now_s() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
 }
 
-/// What Wireshark complains of, but for chats (0x200000): a client's port may be one that it takes
-/// for a traceroute's.
-const FAULTY: &str = "_ws.malformed || _ws.short || _ws.expert.severity > 0x200000";
+/// Filter of faults that Wireshark reports, except for chats (0x200000): it may take a client's
+/// port
+/// for one of traceroute.
+const FAULT_FILTER: &str = "_ws.malformed || _ws.short || _ws.expert.severity > 0x200000";
 
 /// Largest decrease of the time between two packets of a capture, in seconds. The kernel takes the
 /// timestamp before it takes the lock of the capture socket, so packets of two cores can change
 /// places.
 const REORDERING_MAX_S: f64 = 1e-3;
 
-/// Checks that all packets are of `protocol`, in order, of the time since `begun_s`, and sound.
-fn check(file: &Path, protocol: &str, begun_s: f64, context: &str) -> Result<()> {
-    let faults = dissect(file, FAULTY, &["frame.number", "_ws.expert"])?;
+/// Checks that all packets are of `protocol`, in order, not before `begun_s`, and without faults.
+fn check_capture(file: &Path, protocol: &str, begun_s: f64, context: &str) -> Result<()> {
+    let faults = dissect(file, FAULT_FILTER, &["frame.number", "_ws.expert"])?;
     ensure!(faults.is_empty(), "{context}: {faults:?}");
     let all = dissect(file, "frame", &["frame.time_epoch", "frame.protocols"])?;
     let mut before = begun_s;
@@ -86,7 +86,7 @@ fn check(file: &Path, protocol: &str, begun_s: f64, context: &str) -> Result<()>
     Ok(())
 }
 
-/// Requests and replies over both versions of IP, with fields and MACs behind them, and of NTS.
+/// Requests and replies are dissected: over IPv4 and IPv6, with extension fields, MACs and NTS.
 pub(crate) fn ntp_is_dissected() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let files = TempDir::new()?;
@@ -95,7 +95,7 @@ pub(crate) fn ntp_is_dissected() -> Result<()> {
     write_secret(&keys, "7 SHA256 HEX:000102030405060708090a0b0c0d0e0f\n")?;
     let keys = keys.display().to_string();
     let [v4, v6] = [server_address(&lab, false)?, server_address(&lab, true)?];
-    let paths = crate::server_nts::certificate(v4.ip(), files.path())?;
+    let paths = crate::server_nts::write_certificate(v4.ip(), files.path())?;
     let [certificate, key] = paths.map(|path| path.display().to_string());
     let nts = ["--nts-cert", &certificate, "--nts-key", &key, "--keys", &keys];
     let _server = Server::start(lab.server(), Engine::Socket, &[v4, v6], &nts)?;
@@ -110,8 +110,8 @@ pub(crate) fn ntp_is_dissected() -> Result<()> {
     ];
     for mode in modes {
         let (begun, context) = (now_s()?, format!("{mode:?}"));
-        let result = captured(lab.client(), &[&["ntp"], mode].concat(), &pcap)?;
-        check(&pcap, "ntp", begun, &context)?;
+        let result = load_with_capture(lab.client(), &[&["ntp"], mode].concat(), &pcap)?;
+        check_capture(&pcap, "ntp", begun, &context)?;
         let trial = only_trial(&result)?;
         let count = |mode: u8| {
             let packets = dissect(&pcap, &format!("ntp.flags.mode == {mode}"), &["frame.number"])?;
@@ -123,7 +123,7 @@ pub(crate) fn ntp_is_dissected() -> Result<()> {
     Ok(())
 }
 
-/// Delay requests and NetSync Monitor, over UDP and Ethernet.
+/// Delay requests and NetSync Monitor are dissected, over UDP and Ethernet.
 pub(crate) fn ptp_is_dissected() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let files = TempDir::new()?;
@@ -136,8 +136,8 @@ pub(crate) fn ptp_is_dissected() -> Result<()> {
         for mode in ["delay", "nsm"] {
             let (begun, context) = (now_s()?, format!("{transport:?}, {mode}"));
             let arguments = [&["ptp", mode, &target], &more[..]].concat();
-            let result = captured(lab.client(), &arguments, &pcap)?;
-            check(&pcap, "ptp", begun, &context)?;
+            let result = load_with_capture(lab.client(), &arguments, &pcap)?;
+            check_capture(&pcap, "ptp", begun, &context)?;
             let trial = only_trial(&result)?;
             // IEEE 1588-2019, table 36: Delay_Req and Delay_Resp.
             let [requests, responses] = [1, 9].map(|kind| {

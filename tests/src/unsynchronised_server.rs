@@ -1,6 +1,7 @@
-//! Scenarios of a server that answers and is not synchronised: Debian's chronyd without `local` and
-//! without a source, which replies with leap 3 and stratum 0. Every request counts as answered, by
-//! the load engines, by ntpperf's table and by `query`, and chronyd counts as many.
+//! Scenario of a server that replies but is not synchronised: Debian's chronyd without `local` and
+//! without a source, which replies with leap 3 and stratum 0. The load engines, the table of
+//! ntpperf
+//! and `query` count these replies as received, and chronyd counts as many requests.
 
 use std::net::TcpStream;
 use std::ops::RangeInclusive;
@@ -13,36 +14,40 @@ use horolog_record::{FindingCode, LoadResult, QueryResult};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::chronyd::Client;
-use crate::load_command::{ENGINES, TIMEOUT, check_sums, has, only_trial, parse, result_of};
-use crate::load_modes::{NAME, certificate_of};
+use crate::chronyd::ChronydClient;
+use crate::load_command::{
+    ENGINES, TIMEOUT, check_sums, has_finding, only_trial, parse, result_of,
+};
+use crate::load_modes::{SERVER_NAME, certificate_of};
 use crate::process::{binary, run_to_end, server_address};
 use crate::server_nts::CHRONY;
 use crate::{query, scenarios, unsynchronised_server};
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     scenarios!(CHRONY, unsynchronised_server: replies_of_an_unsynchronised_chronyd_are_counted)
         .into()
 }
 
-/// chronyd without a source, and how many packets it is known to have received.
-struct Unsynchronised {
+/// Lab with a chronyd without a source, and the number of packets that it counted at the last
+/// check.
+struct UnsynchronisedTestbed {
     lab: Lab,
-    chronyd: Client,
+    chronyd: ChronydClient,
     certificate: String,
     _directory: TempDir,
     received: u64,
 }
 
-impl Unsynchronised {
+impl UnsynchronisedTestbed {
     fn start() -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let lines = ["allow all", "ntsservercert DIR/cert.pem", "ntsserverkey DIR/key.pem"];
         let directory = tempfile::tempdir()?;
-        let [certificate, key] =
-            certificate_of(directory.path(), &rcgen::CertificateParams::new([NAME.to_owned()])?)?;
-        let chronyd = Client::start(lab.server(), &lines.map(str::to_owned), |own| {
+        let [certificate, key] = certificate_of(
+            directory.path(),
+            &rcgen::CertificateParams::new([SERVER_NAME.to_owned()])?,
+        )?;
+        let chronyd = ChronydClient::start(lab.server(), &lines.map(str::to_owned), |own| {
             for (from, name) in [(&certificate, "cert.pem"), (&key, "key.pem")] {
                 std::fs::copy(from, own.join(name))?;
             }
@@ -58,32 +63,38 @@ impl Unsynchronised {
         Ok(Self { lab, chronyd, certificate, _directory: directory, received: 0 })
     }
 
-    /// chronyd received so many packets since it was last asked, and no others. A busy machine may
-    /// have lost some on the way.
+    /// Checks the number of packets that chronyd received since the last check. A busy host may
+    /// have
+    /// lost some on the way.
     fn check_received(&mut self, expected: RangeInclusive<u64>) -> Result<()> {
         let text = self.chronyd.query("serverstats")?;
         let line = text.lines().find(|line| line.starts_with("NTP packets received"));
         let count = line.and_then(|line| line.split(": ").nth(1)).context("no statistics")?;
         let before = std::mem::replace(&mut self.received, count.trim().parse()?);
         let more = self.received - before;
-        ensure!(expected.contains(&more), "{more} instead of {expected:?}: {text}");
+        ensure!(expected.contains(&more), "{more} packets instead of {expected:?}: {text}");
         Ok(())
     }
 
-    /// All requests of a load were received, answered and found to be of an unsynchronised server.
-    fn check(&mut self, result: &LoadResult) -> Result<()> {
+    /// Checks that the replies to a load are valid and count as those of an unsynchronised server.
+    fn check_load(&mut self, result: &LoadResult) -> Result<()> {
         let trial = only_trial(result)?;
         check_sums(trial)?;
         ensure!(trial.sent > 0 && trial.invalid.is_empty(), "{trial:?}");
-        // A busy machine loses some.
+        // A busy host loses some.
         ensure!(trial.received * 2 > trial.sent, "{trial:?}");
         ensure!(trial.unsynchronised == trial.received, "{trial:?}");
         let kinds = trial.responses;
         ensure!(kinds.basic + kinds.interleaved + kinds.nts == trial.received, "{trial:?}");
         ensure!(trial.rtt_ns.is_some() && trial.response_time_ns.is_some(), "{trial:?}");
-        let wrong = [FindingCode::NoReplies, FindingCode::InvalidReplies, FindingCode::KissOfDeath];
-        ensure!(trial.lost > 0 || !has(result, FindingCode::ServerOutage), "{:?}", result.findings);
-        ensure!(wrong.iter().all(|code| !has(result, *code)), "{:?}", result.findings);
+        let unexpected =
+            [FindingCode::NoReplies, FindingCode::InvalidReplies, FindingCode::KissOfDeath];
+        ensure!(
+            trial.lost > 0 || !has_finding(result, FindingCode::ServerOutage),
+            "{:?}",
+            result.findings
+        );
+        ensure!(unexpected.iter().all(|code| !has_finding(result, *code)), "{:?}", result.findings);
         let findings =
             result.findings.iter().filter(|one| one.code == FindingCode::ServerUnsynchronised);
         ensure!(findings.count() == 1, "{:?}", result.findings);
@@ -94,10 +105,10 @@ impl Unsynchronised {
         let target = server_address(&self.lab, ipv6)?.ip().to_string();
         let all = [&[&*target, "-r", "1000", "-t", "0.3", "-c", "20"], more].concat();
         let result = result_of(self.lab.client(), &all)?;
-        self.check(&result).with_context(|| format!("{all:?}"))
+        self.check_load(&result).with_context(|| format!("{all:?}"))
     }
 
-    /// The table counts the replies as basic ones, as ntpperf does.
+    /// Runs ntpperf, whose table counts the replies as basic ones.
     fn ntpperf(&mut self) -> Result<()> {
         let (port, directory) = (self.lab.client().first_interface(), tempfile::tempdir()?);
         let target = server_address(&self.lab, false)?.ip().to_string();
@@ -113,7 +124,7 @@ impl Unsynchronised {
         let percent = |at: usize| row.get(at)?.strip_suffix('%')?.parse::<f64>().ok();
         let [lost, invalid, basic] = [2, 3, 4].map(|at| percent(at).unwrap_or(f64::NAN));
         ensure!(lost < 50.0 && invalid == 0.0 && basic > 50.0, "{table}");
-        self.check(&parse(&std::fs::read(&file)?)?)
+        self.check_load(&parse(&std::fs::read(&file)?)?)
     }
 
     fn query(&mut self, ipv6: bool, more: &[&str]) -> Result<()> {
@@ -127,29 +138,29 @@ impl Unsynchronised {
         let one = result.findings.iter().find(|one| one.code == FindingCode::ServerUnsynchronised);
         let one = one.with_context(|| format!("{:?}", result.findings))?;
         ensure!(one.message.contains("not synchronised in"), "{one:?}");
-        ensure!(!query::has(&result, FindingCode::NoReplies), "{:?}", result.findings);
+        ensure!(!query::has_finding(&result, FindingCode::NoReplies), "{:?}", result.findings);
         ensure!(result.servers[0].samples.len() == 10, "{counts:?}");
         self.check_received(counts.sent..=counts.sent)
     }
 }
 
-/// By every engine and both IP versions, in basic, interleaved and authenticated mode.
+/// Replies are counted by every engine, over IPv4 and IPv6, in basic, interleaved and NTS mode.
 fn replies_of_an_unsynchronised_chronyd_are_counted() -> Result<()> {
-    let mut scene = Unsynchronised::start()?;
+    let mut testbed = UnsynchronisedTestbed::start()?;
     for engine in ENGINES {
         for ipv6 in [false, true] {
-            scene.load(ipv6, &["--engine", engine.name()])?;
+            testbed.load(ipv6, &["--engine", engine.name()])?;
         }
-        scene.load(false, &["--engine", engine.name(), "--interleaved"])?;
+        testbed.load(false, &["--engine", engine.name(), "--interleaved"])?;
     }
-    let ca = scene.certificate.clone();
-    let nts = ["--nts", "--ca", &ca, "--nts-name", NAME];
-    scene.load(false, &[&["--engine", "packet"], &nts[..]].concat())?;
-    scene.load(true, &[&["--engine", "udp"], &nts[..]].concat())?;
-    scene.ntpperf()?;
+    let ca = testbed.certificate.clone();
+    let nts = ["--nts", "--ca", &ca, "--nts-name", SERVER_NAME];
+    testbed.load(false, &[&["--engine", "packet"], &nts[..]].concat())?;
+    testbed.load(true, &[&["--engine", "udp"], &nts[..]].concat())?;
+    testbed.ntpperf()?;
     for ipv6 in [false, true] {
-        scene.query(ipv6, &[])?;
+        testbed.query(ipv6, &[])?;
     }
-    scene.query(false, &["--interleaved"])?;
-    scene.query(false, &nts)
+    testbed.query(false, &["--interleaved"])?;
+    testbed.query(false, &nts)
 }

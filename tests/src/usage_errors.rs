@@ -1,5 +1,5 @@
-//! Scenarios of commands with impossible arguments: each ends at once with the right exit status
-//! and one line on the cause and the remedy, and leaves nothing behind.
+//! Scenarios of commands with invalid arguments: each ends at once with the right exit status and
+//! one line on the cause and the remedy, and leaves nothing behind.
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};
@@ -10,15 +10,15 @@ use horolog_lab::{Lab, LabConfig};
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
-use crate::resource_leaks::nothing_is_attached;
-use crate::usage_error::{Case, ENVIRONMENT, USAGE, case, check, expect_all};
+use crate::resource_leaks::check_nothing_attached;
+use crate::usage_error::{ENVIRONMENT, RefusalCase, USAGE, case, check_all_refused, check_refusal};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A user without privileges, which every system has under this number.
+/// Number of a user without privileges on every system.
 const UNPRIVILEGED_USER: &str = "65534";
 
-/// The server's own address is 192.0.2.2.
-const CASES: [Case; 16] = [
+/// Requests that are impossible on a server whose own address is 192.0.2.2.
+const CASES: [RefusalCase; 16] = [
     case(&["--engine", "xdp", "--interface", "nosuch0"], ENVIRONMENT, &["'nosuch0'", "ip link"]),
     case(&["--engine", "xdp", "--interface", "lo"], ENVIRONMENT, &["'lo'", "--engine socket"]),
     case(
@@ -53,8 +53,8 @@ const CASES: [Case; 16] = [
     ),
 ];
 
-/// Values that no option takes, and options that there are not.
-const MALFORMED: [Case; 5] = [
+/// Values that no option accepts, and an unknown option.
+const MALFORMED: [RefusalCase; 5] = [
     case(&["--refid", "TOOLONG"], USAGE, &["TOOLONG", "--refid"]),
     case(&["--root-delay=-1ms"], USAGE, &["-1ms", "--root-delay"]),
     case(&["--stratum", "first"], USAGE, &["first", "--stratum"]),
@@ -62,8 +62,12 @@ const MALFORMED: [Case; 5] = [
     case(&["--no-such-option"], USAGE, &["--no-such-option"]),
 ];
 
-/// A command to serve in the lab's server host, whose status socket lies in `directory`.
-fn serve(lab: &Lab, directory: &TempDir, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
+/// Returns a command that serves on the lab's server host, with its status socket in `directory`.
+fn serve_command(
+    lab: &Lab,
+    directory: &TempDir,
+    arguments: &[impl AsRef<OsStr>],
+) -> Result<Command> {
     let mut command = lab.server().command(binary()?);
     command.args(["serve", "--local"]).args(arguments);
     if !arguments.iter().any(|argument| argument.as_ref() == "--status-socket") {
@@ -72,32 +76,32 @@ fn serve(lab: &Lab, directory: &TempDir, arguments: &[impl AsRef<OsStr>]) -> Res
     Ok(command)
 }
 
-/// Runs a command to serve, which must leave no file.
+/// Runs `horolog serve`, which must leave no file.
 fn run(lab: &Lab, arguments: &[&str]) -> Result<Output> {
     let directory = TempDir::new()?;
-    let output = run_to_end(&mut serve(lab, &directory, arguments)?, TIMEOUT)?;
+    let output = run_to_end(&mut serve_command(lab, &directory, arguments)?, TIMEOUT)?;
     ensure!(directory.path().read_dir()?.next().is_none(), "{arguments:?} left a file");
     Ok(output)
 }
 
-/// What cannot be is refused, with nothing left attached.
+/// Impossible requests are refused, and no XDP program stays attached.
 pub(crate) fn impossible_requests_are_refused() -> Result<()> {
-    refused(&CASES)
+    check_cases(&CASES)
 }
 
-/// A command line that is malformed is refused in one line as well.
+/// Malformed command lines are refused in one line.
 pub(crate) fn malformed_command_lines_are_refused() -> Result<()> {
-    refused(&MALFORMED)
+    check_cases(&MALFORMED)
 }
 
-fn refused(cases: &[Case]) -> Result<()> {
+fn check_cases(cases: &[RefusalCase]) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    expect_all(cases, |arguments| run(&lab, arguments))?;
-    nothing_is_attached(lab.server())
+    check_all_refused(cases, |arguments| run(&lab, arguments))?;
+    check_nothing_attached(lab.server())
 }
 
-/// A port that is taken is named, by whom it can be found out; the server that has it goes on. So
-/// is an interface that has an XDP program already.
+/// The error for a port in use contains a command that finds its owner, whose server continues. An
+/// interface that already has an XDP program is named.
 pub(crate) fn occupied_ports_and_interfaces_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
@@ -107,33 +111,32 @@ pub(crate) fn occupied_ports_and_interfaces_are_named() -> Result<()> {
         for dispatch in ["per-thread", "shared-lock"] {
             let arguments = ["--engine", engine, "--dispatch", dispatch, "--listen", &taken];
             let named = [&taken, "in use", "ss -ulpn", "--listen"];
-            check(&run(&lab, &arguments)?, ENVIRONMENT, &named)?;
+            check_refusal(&run(&lab, &arguments)?, ENVIRONMENT, &named)?;
         }
     }
     let other = format!("{}:4123", at.ip());
     let arguments = ["--engine", "xdp", "--listen", &other];
-    check(&run(&lab, &arguments)?, ENVIRONMENT, &["veth0", "already has an XDP program"])?;
+    check_refusal(&run(&lab, &arguments)?, ENVIRONMENT, &["veth0", "already has an XDP program"])?;
     crate::client::query_from(lab.client(), at)?;
     let answered = first.status()?["xdp_counters"]["answered_ipv4"].as_u64();
-    ensure!(answered == Some(1), "the first server answered {answered:?}");
+    ensure!(answered == Some(1), "the first server sent {answered:?} replies");
     Ok(())
 }
 
-/// An ordinary user is told what a low port and XDP need, and gets the socket engine on a high port
-/// with `auto`.
+/// The errors of an unprivileged user name what XDP and a low port require.
 pub(crate) fn missing_privileges_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ip = server_address(&lab, false)?.ip();
-    // Where that user may run it, which may not be so where it was built.
+    // The user may have no access to the built program, hence a copy.
     let directory = TempDir::new()?;
     let program = directory.path().join("horolog");
     std::fs::copy(binary()?, &program)?;
-    let open = |path: &std::path::Path| {
+    let make_accessible = |path: &std::path::Path| {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
     };
-    open(directory.path())?;
-    open(&program)?;
+    make_accessible(directory.path())?;
+    make_accessible(&program)?;
     let as_unprivileged = |arguments: &[&str]| {
         let mut command = lab.server().command("setpriv");
         command.args([
@@ -153,17 +156,17 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
     };
     let (low, high) = (format!("{ip}:123"), format!("{ip}:4123"));
     let output = as_unprivileged(&["--engine", "xdp", "--listen", &high])?;
-    check(&output, ENVIRONMENT, &["BPF", "CAP_BPF", "root"])?;
+    check_refusal(&output, ENVIRONMENT, &["BPF", "CAP_BPF", "root"])?;
     let output = as_unprivileged(&["--engine", "socket", "--listen", &low])?;
-    check(&output, ENVIRONMENT, &[&low, "CAP_NET_BIND_SERVICE"])?;
-    nothing_is_attached(lab.server())
+    check_refusal(&output, ENVIRONMENT, &[&low, "CAP_NET_BIND_SERVICE"])?;
+    check_nothing_attached(lab.server())
 }
 
-/// Asking a server that is not there says where it was looked for.
+/// Without a server, the error of `horolog status` contains the path of the socket.
 pub(crate) fn status_without_a_server_is_refused() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("none.sock");
     let mut command = Command::new(binary()?);
     let output = run_to_end(command.args(["status", "--status-socket"]).arg(&path), TIMEOUT)?;
-    check(&output, ENVIRONMENT, &[&path.to_string_lossy(), "runs"])
+    check_refusal(&output, ENVIRONMENT, &[&path.to_string_lossy(), "runs"])
 }

@@ -1,6 +1,6 @@
 //! Scenarios of the relay's XDP engine: every child of a group receives every packet, correct byte
-//! for byte, whatever the packet is; packets that it does not handle are passed unchanged; refusals
-//! are counted. One host relays what a second sends to children on two more.
+//! for byte; packets that are not relayed pass unchanged; refusals are counted. One host relays the
+//! packets of a second one to children on two more.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
@@ -24,39 +24,41 @@ use horolog_xdp::{
 use crate::mutated_frames;
 use crate::random::Random;
 
-/// Long enough for a frame to cross two links on a busy machine.
+/// Longest time in which a frame crosses two links on a busy host.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Where the group's packets go, and what they and the copies come from.
+/// Port of the group.
 pub(crate) const GROUP_PORT: u16 = 5_000;
+/// Port from which the source sends packets to the group.
 pub(crate) const SOURCE_PORT: u16 = 4_000;
+/// Port from which the relay sends copies.
 pub(crate) const COPY_PORT: u16 = 5_001;
-/// The first child's port; the others follow.
+/// Port of the first child; the others follow.
 pub(crate) const CHILD_PORT: u16 = 6_000;
 const SETTINGS: RelayTableCapacities =
     RelayTableCapacities { groups: 4, children_per_group: 512, children: 600, addresses: 8 };
-/// Hosts that children are on: the relay's second and third neighbour.
+/// Number of hosts with children: the relay's second and third neighbours.
 pub(crate) const CHILD_HOSTS: usize = 2;
 pub(crate) const FRAME_BYTES: usize = 2_048;
-/// Holds all that comes while a busy machine does something else.
+/// Size in bytes, enough for all copies that arrive while a busy host does other work.
 const RECEIVE_BUFFER: usize = 16 << 20;
-/// The flag of IPv4.
-const NEVER_FRAGMENT: u16 = 0x4000;
+/// Flag DF of IPv4.
+const DONT_FRAGMENT: u16 = 0x4000;
 pub(crate) const SEED: u64 = 0x7265_6c61_7921;
 
-/// A relay that is attached where the source's packets come in, and its neighbours.
-pub(crate) struct Bench {
+/// Relay that is attached to the interface of the source's packets, and its neighbours.
+pub(crate) struct XdpRelayTestbed {
     pub(crate) lab: Lab,
     pub(crate) relay: RelayPrograms,
     pub(crate) ipv6: bool,
     _attachment: Attachment,
 }
 
-impl Bench {
+impl XdpRelayTestbed {
     pub(crate) fn new(ipv6: bool) -> Result<Self> {
         Self::with_queues(ipv6, 1)
     }
 
-    /// One whose links have so many queues.
+    /// Makes a relay whose links have `queues` queues.
     pub(crate) fn with_queues(ipv6: bool, queues: u32) -> Result<Self> {
         let hosts = 2 + CHILD_HOSTS;
         let lab = Lab::new(&LabConfig { hosts, queues, ..LabConfig::default() })?;
@@ -67,11 +69,12 @@ impl Bench {
     }
 
     pub(crate) fn address(&self, port: &LabInterface) -> Result<IpAddr> {
-        if self.ipv6 { port.ipv6.map(Into::into).context("no IPv6") } else { Ok(port.ipv4.into()) }
+        let ipv6 = || port.ipv6.map(Into::into).context("no IPv6 address");
+        if self.ipv6 { ipv6() } else { Ok(port.ipv4.into()) }
     }
 
-    /// Where the group is: at the relay, on the side of the source.
-    pub(crate) fn at(&self) -> Result<SocketAddr> {
+    /// Returns the address of the group: the relay's, on the side of the source.
+    pub(crate) fn group_address(&self) -> Result<SocketAddr> {
         Ok(SocketAddr::new(self.address(&self.lab.client().interfaces[0])?, GROUP_PORT))
     }
 
@@ -79,11 +82,11 @@ impl Bench {
         let network = if self.ipv6 { "2001:db8::/32" } else { "192.0.2.0/24" };
         Ok(RelayGroup {
             number: 0,
-            address: self.at()?,
-            addresses: vec![self.at()?.ip()],
+            address: self.group_address()?,
+            addresses: vec![self.group_address()?.ip()],
             interface: None,
             sources: vec![network.parse()?],
-            local_addresses: vec![self.at()?.ip()],
+            local_addresses: vec![self.group_address()?.ip()],
             length_max: 1_500,
             hops_max: 255,
             hops_reset: false,
@@ -92,12 +95,12 @@ impl Bench {
         })
     }
 
-    /// A host that children are on.
+    /// Returns a host with children.
     pub(crate) fn child_host(&self, number: usize) -> &LabHost {
         self.lab.host(2 + number)
     }
 
-    /// The child with this number, which is at a host by turns.
+    /// Returns child `number`; children alternate between the hosts.
     pub(crate) fn child(&self, number: usize) -> Result<RelayChild> {
         let host = number % CHILD_HOSTS;
         let near = &self.lab.client().interfaces[1 + host];
@@ -116,7 +119,7 @@ impl Bench {
         (0..count).map(|number| self.child(number)).collect()
     }
 
-    pub(crate) fn set(
+    pub(crate) fn set_group(
         &mut self,
         group: &RelayGroup,
         children: &[RelayChild],
@@ -132,16 +135,16 @@ impl Bench {
             source_mac: MacAddress(source.mac),
             vlan: None,
             source: SocketAddr::new(self.address(source)?, SOURCE_PORT),
-            destination: self.at()?,
+            destination: self.group_address()?,
         })
     }
 
-    /// A packet of the source to the group.
+    /// Returns a packet of the source to the group.
     pub(crate) fn packet(&self, payload: &[u8]) -> Result<Vec<u8>> {
         self.packet_from(self.builder()?.source, payload)
     }
 
-    /// A packet of somebody else to the group.
+    /// Returns a packet from any source to the group.
     pub(crate) fn packet_from(&self, source: SocketAddr, payload: &[u8]) -> Result<Vec<u8>> {
         let builder = UdpFrameBuilder { source, ..self.builder()? };
         let mut frame = vec![0; builder.headers_len() + payload.len()];
@@ -149,7 +152,7 @@ impl Bench {
         Ok(frame)
     }
 
-    /// A device that sends frames as the source.
+    /// Opens a device that sends frames as the source.
     pub(crate) fn sender(&self) -> Result<PacketSocketDevice> {
         let source = self.lab.server();
         let open = || {
@@ -161,7 +164,7 @@ impl Bench {
         Ok(source.run(open)??)
     }
 
-    /// A device that takes the copies that come to a host with children.
+    /// Opens a device that receives the copies for a host with children.
     pub(crate) fn receiver(&self, number: usize) -> Result<PacketSocketDevice> {
         let filter = UdpFilter {
             source: self.address(&self.lab.client().interfaces[1 + number])?,
@@ -179,15 +182,15 @@ impl Bench {
         Ok(host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??)
     }
 
-    pub(crate) fn counts_of(&self, number: usize) -> Result<RelayChildCounts> {
+    pub(crate) fn child_counts(&self, number: usize) -> Result<RelayChildCounts> {
         let destination = self.child(number)?.destination;
-        let all = self.relay.child_counts(self.at()?);
+        let all = self.relay.child_counts(self.group_address()?);
         let found = all.into_iter().find(|(child, _)| *child == destination);
-        Ok(found.context("it is no child")?.1)
+        Ok(found.context("no such child")?.1)
     }
 
-    fn refused(&self, refusal: RelayDropReason) -> Result<u64> {
-        let counts = self.relay.group_counts(self.at()?).context("no group")?;
+    fn refused_count(&self, refusal: RelayDropReason) -> Result<u64> {
+        let counts = self.relay.group_counts(self.group_address()?).context("no group")?;
         Ok(counts.refused[refusal as usize])
     }
 }
@@ -206,32 +209,35 @@ pub(crate) fn send(sender: &mut PacketSocketDevice, frames: &[Vec<u8>]) -> Resul
     Ok(())
 }
 
-/// Takes so many frames, and makes sure that no more come.
-pub(crate) fn take(receiver: &mut PacketSocketDevice, count: usize) -> Result<Vec<Vec<u8>>> {
+/// Receives `count` frames; further ones in the last batch are an error.
+pub(crate) fn receive_exactly(
+    receiver: &mut PacketSocketDevice,
+    count: usize,
+) -> Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     let mut batch = Batch::new(64, FRAME_BYTES);
     while frames.len() < count {
         let received = receiver.receive(&mut batch, TIMEOUT)?;
-        ensure!(received > 0, "{} frames of {count} came", frames.len());
+        ensure!(received > 0, "{} of {count} frames were received", frames.len());
         frames.extend(batch.iter().map(|packet| packet.bytes.to_vec()));
     }
     ensure!(frames.len() == count, "{} frames instead of {count}", frames.len());
     Ok(frames)
 }
 
-/// What a child is to get for a frame, reckoned anew.
-pub(crate) fn expected(frame: &[u8], child: &RelayChild) -> Result<Vec<u8>> {
+/// Returns the copy of a frame that a child must receive, computed independently of the relay.
+pub(crate) fn expected_copy(frame: &[u8], child: &RelayChild) -> Result<Vec<u8>> {
     let mut copy = frame.to_vec();
     copy[..6].copy_from_slice(&child.next_hop.context("no next hop")?);
     copy[6..12].copy_from_slice(&child.source_mac);
     let udp = match (child.source.ip(), child.destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             copy[LINK_LEN + 1] = 0;
-            copy[LINK_LEN + 6..][..2].copy_from_slice(&NEVER_FRAGMENT.to_be_bytes());
+            copy[LINK_LEN + 6..][..2].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
             copy[LINK_LEN + 8] -= 1;
             copy[LINK_LEN + 12..][..4].copy_from_slice(&source.octets());
             copy[LINK_LEN + 16..][..4].copy_from_slice(&destination.octets());
-            mutated_frames::mend(&mut copy);
+            mutated_frames::update_ipv4_checksum(&mut copy);
             LINK_LEN + ipv4::HEADER_LEN
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
@@ -265,18 +271,18 @@ pub(crate) fn expected(frame: &[u8], child: &RelayChild) -> Result<Vec<u8>> {
     Ok(copy)
 }
 
-/// A plain packet: any length, any hops above 1, other fields as they come, with or without a
-/// checksum where that may be.
-fn plain(bench: &Bench, random: &mut Random) -> Result<Vec<u8>> {
-    let headers = if bench.ipv6 { 48 } else { 28 };
+/// Returns a packet that is relayed: of any length and any hop limit above 1, with random values in
+/// other fields, and in IPv4 with or without a UDP checksum.
+fn relayed_packet(testbed: &XdpRelayTestbed, random: &mut Random) -> Result<Vec<u8>> {
+    let headers = if testbed.ipv6 { 48 } else { 28 };
     let length = random.within(0..=1_500 - headers);
     let length = random.pick(&[length, length, 0, 1, 18, 36, 1_500 - headers]);
-    let frame = bench.packet(&random.bytes(length as usize))?;
+    let frame = testbed.packet(&random.bytes(length as usize))?;
     let mut frame = mutated_frames::other_header_fields(frame, random);
-    let hops = LINK_LEN + if bench.ipv6 { 7 } else { 8 };
+    let hops = LINK_LEN + if testbed.ipv6 { 7 } else { 8 };
     frame[hops] = frame[hops].max(2);
-    if !bench.ipv6 {
-        mutated_frames::mend(&mut frame);
+    if !testbed.ipv6 {
+        mutated_frames::update_ipv4_checksum(&mut frame);
         if random.within(0..=3) == 0 {
             frame = mutated_frames::no_udp_checksum(frame);
         }
@@ -284,56 +290,59 @@ fn plain(bench: &Bench, random: &mut Random) -> Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// Every child gets every packet in order, with its own addresses, one hop less, an ordinary
-/// traffic class and right checksums, never to be fragmented, and all else as it came; whatever
-/// children there are.
+/// Every child receives every packet in order: with its own addresses, one hop less, the default
+/// traffic class, valid checksums, the flag DF, and all else unchanged, for any set of children.
 pub(crate) fn copies_are_correct() -> Result<()> {
     const ROUNDS: usize = 40;
     const PACKETS: usize = 8;
     for ipv6 in [false, true] {
-        let mut bench = Bench::new(ipv6)?;
-        let group = bench.group()?;
+        let mut testbed = XdpRelayTestbed::new(ipv6)?;
+        let group = testbed.group()?;
         let mut random = Random::new(SEED);
-        let mut sender = bench.sender()?;
-        let mut receivers = [bench.receiver(0)?, bench.receiver(1)?];
+        let mut sender = testbed.sender()?;
+        let mut receivers = [testbed.receiver(0)?, testbed.receiver(1)?];
         for round in 0..ROUNDS {
             let first = random.within(0..=200) as usize;
             let count = random.within(1..=30) as usize;
-            let children: Result<Vec<_>> = (first..first + count).map(|n| bench.child(n)).collect();
+            let children: Result<Vec<_>> =
+                (first..first + count).map(|n| testbed.child(n)).collect();
             let children = children?;
-            bench.set(&group, &children)?;
-            let frames: Result<Vec<_>> = (0..PACKETS).map(|_| plain(&bench, &mut random)).collect();
+            testbed.set_group(&group, &children)?;
+            let frames: Result<Vec<_>> =
+                (0..PACKETS).map(|_| relayed_packet(&testbed, &mut random)).collect();
             let frames = frames?;
             send(&mut sender, &frames)?;
             for (number, receiver) in receivers.iter_mut().enumerate() {
-                let leaves_there = interface(&bench.lab.client().interfaces[1 + number]);
+                let egress = interface(&testbed.lab.client().interfaces[1 + number]);
                 let mut copies = Vec::new();
                 for frame in &frames {
-                    let there = children
-                        .iter()
-                        .filter(|child| child.interface.as_ref() == Some(&leaves_there));
+                    let there =
+                        children.iter().filter(|child| child.interface.as_ref() == Some(&egress));
                     for child in there {
-                        copies.push(expected(frame, child)?);
+                        copies.push(expected_copy(frame, child)?);
                     }
                 }
-                let received = take(receiver, copies.len()).with_context(|| {
-                    format!("round {round}, host {number}: {:?}", bench.relay.counts())
+                let received = receive_exactly(receiver, copies.len()).with_context(|| {
+                    format!("round {round}, host {number}: {:?}", testbed.relay.counts())
                 })?;
                 let wrong = received.iter().zip(&copies).find(|(received, copy)| received != copy);
                 ensure!(wrong.is_none(), "round {round}, host {number}: {wrong:02x?}");
             }
         }
-        let counts = bench.relay.counts();
+        let counts = testbed.relay.counts();
         ensure!(counts.packets == (ROUNDS * PACKETS) as u64 && counts.unmatched == 0, "{counts:?}");
     }
     Ok(())
 }
 
-/// What is not a plain packet to a group goes up untouched, with the reason counted.
+/// Packets that are not relayed pass unchanged, counted by reason.
 pub(crate) fn other_packets_are_passed_unchanged() -> Result<()> {
-    type Spoil = fn(&Bench, Vec<u8>, &mut Random) -> Result<Vec<u8>>;
-    const BOTH: [(Spoil, RelayPassedReason); 6] = [
-        (|_, frame, random| Ok(mutated_frames::tagged(frame, random)), RelayPassedReason::Other),
+    type Mutation = fn(&XdpRelayTestbed, Vec<u8>, &mut Random) -> Result<Vec<u8>>;
+    const ANY_VERSION: [(Mutation, RelayPassedReason); 6] = [
+        (
+            |_, frame, random| Ok(mutated_frames::add_vlan_tag(frame, random)),
+            RelayPassedReason::Other,
+        ),
         (
             |_, frame, random| Ok(mutated_frames::other_protocol(frame, random)),
             RelayPassedReason::Other,
@@ -349,11 +358,11 @@ pub(crate) fn other_packets_are_passed_unchanged() -> Result<()> {
         ),
         (|_, frame, _| Ok([frame, vec![0]].concat()), RelayPassedReason::Malformed),
     ];
-    const IPV4: [(Spoil, RelayPassedReason); 2] = [
+    const IPV4: [(Mutation, RelayPassedReason); 2] = [
         (|_, frame, _| Ok(mutated_frames::with_options(&frame, &[1; 4])), RelayPassedReason::Other),
         (|_, frame, random| Ok(mutated_frames::fragment(frame, random)), RelayPassedReason::Other),
     ];
-    const IPV6: [(Spoil, RelayPassedReason); 2] = [
+    const IPV6: [(Mutation, RelayPassedReason); 2] = [
         (|_, frame, _| Ok(mutated_frames::no_udp_checksum(frame)), RelayPassedReason::Malformed),
         (
             |_, frame, random| Ok(mutated_frames::extension_header(frame, random)),
@@ -361,35 +370,36 @@ pub(crate) fn other_packets_are_passed_unchanged() -> Result<()> {
         ),
     ];
     for ipv6 in [false, true] {
-        let mut bench = Bench::new(ipv6)?;
+        let mut bench = XdpRelayTestbed::new(ipv6)?;
         let group = RelayGroup { length_max: 900, ..bench.group()? };
-        bench.set(&group, &bench.children(3)?)?;
+        bench.set_group(&group, &bench.children(3)?)?;
         let mut random = Random::new(SEED);
-        let kinds = BOTH.iter().chain(if ipv6 { &IPV6 } else { &IPV4 });
-        for (number, (spoil, reason)) in kinds.enumerate() {
+        let kinds = ANY_VERSION.iter().chain(if ipv6 { &IPV6 } else { &IPV4 });
+        for (number, (mutate, reason)) in kinds.enumerate() {
             for _ in 0..200 {
                 let frame = bench.packet(&random.bytes(300))?;
-                let frame = spoil(&bench, frame, &mut random)?;
+                let frame = mutate(&bench, frame, &mut random)?;
                 check_passed(&bench, &frame, *reason).with_context(|| format!("kind {number}"))?;
             }
         }
         let headers = bench.packet(&[])?.len() - LINK_LEN;
         check_passed(&bench, &bench.packet(&vec![7; 901 - headers])?, RelayPassedReason::TooLong)?;
         let longest = bench.packet(&vec![7; 900 - headers])?;
-        ensure!(bench.relay.test_run(&longest)?.verdict == XdpAction::Redirect, "at the bound");
-        bench.set(&group, &[])?;
+        let verdict = bench.relay.test_run(&longest)?.verdict;
+        ensure!(verdict == XdpAction::Redirect, "the longest packet: {verdict:?}");
+        bench.set_group(&group, &[])?;
         check_passed(&bench, &bench.packet(b"nobody")?, RelayPassedReason::NoChildren)?;
     }
     Ok(())
 }
 
-fn to_another_port(bench: &Bench, mut frame: Vec<u8>) -> Vec<u8> {
+fn to_another_port(bench: &XdpRelayTestbed, mut frame: Vec<u8>) -> Vec<u8> {
     let port = LINK_LEN + if bench.ipv6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN } + 3;
     frame[port] ^= 1;
     frame
 }
 
-fn check_passed(bench: &Bench, frame: &[u8], reason: RelayPassedReason) -> Result<()> {
+fn check_passed(bench: &XdpRelayTestbed, frame: &[u8], reason: RelayPassedReason) -> Result<()> {
     let before = bench.relay.counts();
     let outcome = bench.relay.test_run(frame)?;
     let after = bench.relay.counts();
@@ -399,24 +409,24 @@ fn check_passed(bench: &Bench, frame: &[u8], reason: RelayPassedReason) -> Resul
     Ok(())
 }
 
-/// Strangers, children, the relay itself, packets with no hops left, and what is too much are
-/// dropped, each counted as what it is.
+/// Packets from unknown sources or children, without hops left, or above a limit are dropped, each
+/// counted by its reason; those from the relay's own address pass.
 pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
     for ipv6 in [false, true] {
-        let mut bench = Bench::new(ipv6)?;
+        let mut bench = XdpRelayTestbed::new(ipv6)?;
         let group = bench.group()?;
         let children = bench.children(2)?;
-        bench.set(&group, &children)?;
-        let stranger = if ipv6 { "2001:db9::1" } else { "198.51.100.1" }.parse()?;
-        let froms = [
-            (SocketAddr::new(stranger, SOURCE_PORT), RelayDropReason::Source),
+        bench.set_group(&group, &children)?;
+        let unlisted = if ipv6 { "2001:db9::1" } else { "198.51.100.1" }.parse()?;
+        let sources = [
+            (SocketAddr::new(unlisted, SOURCE_PORT), RelayDropReason::Source),
             (children[1].destination, RelayDropReason::Child),
         ];
-        for (source, refusal) in froms {
+        for (source, refusal) in sources {
             let frame = bench.packet_from(source, b"whose?")?;
             check_refused(&bench, &frame, refusal)?;
         }
-        // What seems to come from this host is for the network stack to judge.
+        // Packets with an address of this host as source are left to the network stack.
         let source = SocketAddr::new(group.address.ip(), SOURCE_PORT);
         let frame = bench.packet_from(source, b"mine?")?;
         check_passed(&bench, &frame, RelayPassedReason::Other)?;
@@ -424,15 +434,16 @@ pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
         for left in [0, 1] {
             let mut frame = bench.packet(b"far enough")?;
             frame[hops] = left;
-            mend_ipv4(&bench, &mut frame);
+            update_checksum_if_ipv4(&bench, &mut frame);
             check_refused(&bench, &frame, RelayDropReason::HopLimit)?;
         }
-        // From another port than where it listens a child may send, where the list allows it, and
-        // one that is none any more from there too.
+        // A child may send from another port than the one of its copies if the sources include it;
+        // a former
+        // child may send from that port, too.
         let mut other = children[1].destination;
         other.set_port(SOURCE_PORT);
         for (count, source) in [(2, other), (1, children[1].destination)] {
-            bench.set(&group, &children[..count])?;
+            bench.set_group(&group, &children[..count])?;
             let frame = bench.packet_from(source, b"mine")?;
             ensure!(bench.relay.test_run(&frame)?.verdict == XdpAction::Redirect);
         }
@@ -441,43 +452,43 @@ pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
     Ok(())
 }
 
-fn mend_ipv4(bench: &Bench, frame: &mut [u8]) {
+fn update_checksum_if_ipv4(bench: &XdpRelayTestbed, frame: &mut [u8]) {
     if !bench.ipv6 {
-        mutated_frames::mend(frame);
+        mutated_frames::update_ipv4_checksum(frame);
     }
 }
 
-fn check_refused(bench: &Bench, frame: &[u8], refusal: RelayDropReason) -> Result<()> {
-    let before = bench.refused(refusal)?;
+fn check_refused(bench: &XdpRelayTestbed, frame: &[u8], refusal: RelayDropReason) -> Result<()> {
+    let before = bench.refused_count(refusal)?;
     let verdict = bench.relay.test_run(frame)?.verdict;
     ensure!(verdict == XdpAction::Drop, "{refusal:?}: {verdict:?}");
-    ensure!(bench.refused(refusal)? == before + 1, "not counted as {refusal:?}");
+    ensure!(bench.refused_count(refusal)? == before + 1, "not counted as {refusal:?}");
     Ok(())
 }
 
-/// How many of so many packets at once are not refused.
-fn admitted(bench: &Bench, packets: usize) -> Result<usize> {
+/// Returns how many of `packets` packets in a row are relayed.
+fn relayed_count(bench: &XdpRelayTestbed, packets: usize) -> Result<usize> {
     let frame = bench.packet(b"many")?;
     let verdicts = (0..packets).map(|_| bench.relay.test_run(&frame).map(|out| out.verdict));
     let verdicts: Result<Vec<_>, XdpError> = verdicts.collect();
     Ok(verdicts?.into_iter().filter(|&verdict| verdict == XdpAction::Redirect).count())
 }
 
-/// A limit of a few in an hour lets a burst through and then nothing.
-fn check_limits(bench: &mut Bench, group: &RelayGroup) -> Result<()> {
-    let hour = NonZeroU64::new(3_600_000_000_000).context("0")?;
+/// A limit of one packet or copy per hour passes a burst and then nothing.
+fn check_limits(bench: &mut XdpRelayTestbed, group: &RelayGroup) -> Result<()> {
+    let hour = NonZeroU64::new(3_600_000_000_000).context("zero interval")?;
     let children = bench.children(3)?;
     let limit = Some(RelayPacketRateLimit { interval_ns: hour, tolerance_ns: 5 * hour.get() });
-    bench.set(&RelayGroup { limit, ..group.clone() }, &children)?;
-    let count = admitted(bench, 20)?;
-    ensure!(count == 5, "{count} of a burst of 5 packets");
-    ensure!(bench.refused(RelayDropReason::Rate)? == 20 - count as u64);
-    bench.set(&RelayGroup { copy_cost_ns: 3 * hour.get(), ..group.clone() }, &children)?;
+    bench.set_group(&RelayGroup { limit, ..group.clone() }, &children)?;
+    let count = relayed_count(bench, 20)?;
+    ensure!(count == 5, "{count} packets with a burst of 5 packets");
+    ensure!(bench.refused_count(RelayDropReason::Rate)? == 20 - count as u64);
+    bench.set_group(&RelayGroup { copy_cost_ns: 3 * hour.get(), ..group.clone() }, &children)?;
     bench.relay.limit_copies(NonZeroU64::new(10 * hour.get()));
-    let count = admitted(bench, 20)?;
-    ensure!(count == 3, "{count} packets of 3 copies of a burst of 10 copies");
-    ensure!(bench.refused(RelayDropReason::FanOut)? == 20 - count as u64);
+    let count = relayed_count(bench, 20)?;
+    ensure!(count == 3, "{count} packets of 3 copies with a burst of 10 copies");
+    ensure!(bench.refused_count(RelayDropReason::FanOut)? == 20 - count as u64);
     bench.relay.limit_copies(None);
-    ensure!(admitted(bench, 20)? == 20);
+    ensure!(relayed_count(bench, 20)? == 20);
     Ok(())
 }

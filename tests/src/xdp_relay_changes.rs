@@ -1,5 +1,5 @@
 //! Scenarios of the relay's XDP engine during changes: children join and leave, interfaces go down,
-//! rings are full, the process dies. Children that are not concerned receive every packet once.
+//! rings fill, the process is killed. Children that are not affected receive every packet once.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -22,20 +22,20 @@ use horolog_xdp::{
 
 use crate::lab::HELPER;
 use crate::random::Random;
-use crate::resource_leaks::nothing_is_attached;
+use crate::resource_leaks::check_nothing_attached;
 use crate::xdp_relay::{
-    Bench, CHILD_HOSTS, CHILD_PORT, FRAME_BYTES, SOURCE_PORT, TIMEOUT, expected, interface, send,
-    take,
+    CHILD_HOSTS, CHILD_PORT, FRAME_BYTES, SOURCE_PORT, TIMEOUT, XdpRelayTestbed, expected_copy,
+    interface, receive_exactly, send,
 };
 
-/// What makes the runner a relay that waits to be killed.
+/// Argument that makes the runner a relay that waits to be killed.
 pub(crate) const RELAY_HELPER: &str = "relay";
 const SEED: u64 = 0x7265_6c61_7922;
-/// Long enough for a frame that must not come to show itself.
+/// Time in which an unexpected frame would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(200);
 
-/// What came to a child: the first and the last number, how many, and how many were not above the
-/// one before.
+/// Numbers of the packets that a child received: the first, the last, how many, and how many were
+/// not above their predecessor.
 #[derive(Clone, Copy, Default, Debug)]
 struct ReceivedRange {
     first: u64,
@@ -45,7 +45,7 @@ struct ReceivedRange {
 }
 
 impl ReceivedRange {
-    fn take(&mut self, number: u64) {
+    fn record(&mut self, number: u64) {
         if self.count == 0 {
             self.first = number;
         } else if number <= self.last {
@@ -56,69 +56,69 @@ impl ReceivedRange {
     }
 }
 
-/// Takes copies until nothing has come for a while after `done`, by the port that they came to.
-fn listen(
+/// Receives copies until none arrives for `QUIET_PERIOD` after `done`; returns them by their port.
+fn receive_copies(
     mut receiver: PacketSocketDevice,
     done: &AtomicBool,
 ) -> Result<BTreeMap<u16, ReceivedRange>> {
     let mut all = BTreeMap::<u16, ReceivedRange>::new();
     let mut batch = Batch::new(64, 128);
     loop {
-        let over = done.load(Relaxed);
-        if receiver.receive(&mut batch, QUIET_PERIOD)? == 0 && over {
-            ensure!(receiver.dropped()? == 0, "the scenario's own socket dropped some");
+        let is_done = done.load(Relaxed);
+        if receiver.receive(&mut batch, QUIET_PERIOD)? == 0 && is_done {
+            ensure!(receiver.dropped()? == 0, "the receiving socket dropped packets");
             return Ok(all);
         }
         for packet in batch.iter() {
             let frame = UdpFrame::parse(packet.bytes);
             let frame = frame.map_err(|error| anyhow!("{error:?}"))?;
-            ensure!(frame.has_valid_checksum(), "a wrong checksum");
+            ensure!(frame.has_valid_checksum(), "invalid checksum");
             let number = frame.payload.first_chunk().context("no number")?;
-            all.entry(frame.destination.port()).or_default().take(u64::from_be_bytes(*number));
+            all.entry(frame.destination.port()).or_default().record(u64::from_be_bytes(*number));
         }
     }
 }
 
-/// Sends numbered packets, a few thousand in a second, until `done`; returns how many.
-fn number(bench_packet: &[u8], mut sender: PacketSocketDevice, done: &AtomicBool) -> Result<u64> {
+/// Sends numbered packets, some thousand per second, until `done`; returns their number.
+fn send_numbered(packet: &[u8], mut sender: PacketSocketDevice, done: &AtomicBool) -> Result<u64> {
     let mut number = 0_u64;
-    let mut frame = bench_packet.to_vec();
+    let mut frame = packet.to_vec();
     let payload = frame.len() - 8;
     while !done.load(Relaxed) {
         frame[payload..].copy_from_slice(&number.to_be_bytes());
         let mut batch = Batch::new(1, FRAME_BYTES);
         ensure!(batch.push((), &frame));
-        ensure!(sender.send(&mut batch)? == 1, "it was not sent");
+        ensure!(sender.send(&mut batch)? == 1, "a packet was not sent");
         number += 1;
         thread::sleep(Duration::from_micros(50));
     }
     Ok(number)
 }
 
-/// While children come and go, and other MAC addresses are heard of, those that stay get every
-/// packet once and in order, and those that do not get none twice; and the counts are those.
+/// While children join and leave, those that remain receive every packet once and in order, and the
+/// others no packet twice; the counts equal the received copies.
 pub(crate) fn remaining_children_receive_every_packet_once() -> Result<()> {
     const CHANGES: usize = 80;
-    let mut bench = Bench::new(false)?;
+    let mut testbed = XdpRelayTestbed::new(false)?;
     // Without a UDP checksum the number can be changed in place.
-    let frame = crate::mutated_frames::no_udp_checksum(bench.packet(&[0; 8])?);
-    let group = bench.group()?;
-    let staying = [3, 10];
+    let frame = crate::mutated_frames::no_udp_checksum(testbed.packet(&[0; 8])?);
+    let group = testbed.group()?;
+    let remaining = [3, 10];
     let mut random = Random::new(SEED);
-    bench.set(&group, &[bench.child(staying[0])?, bench.child(staying[1])?])?;
-    let (sender, receivers) = (bench.sender()?, [bench.receiver(0)?, bench.receiver(1)?]);
+    testbed.set_group(&group, &[testbed.child(remaining[0])?, testbed.child(remaining[1])?])?;
+    let (sender, receivers) = (testbed.sender()?, [testbed.receiver(0)?, testbed.receiver(1)?]);
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut copies = BTreeMap::<SocketAddr, u64>::new();
     let (sent, received) = thread::scope(|scope| -> Result<_> {
-        let listening = receivers.map(|receiver| scope.spawn(|| listen(receiver, &done)));
-        let numbering = scope.spawn(|| number(&frame, sender, &stop));
+        let listening = receivers.map(|receiver| scope.spawn(|| receive_copies(receiver, &done)));
+        let numbering = scope.spawn(|| send_numbered(&frame, sender, &stop));
         let changed = (0..CHANGES).try_for_each(|_| {
-            let others = (0..12).filter(|other| !staying.contains(other));
+            let others = (0..12).filter(|other| !remaining.contains(other));
             let mut numbers: Vec<usize> =
-                others.filter(|_| random.next().is_multiple_of(2)).chain(staying).collect();
+                others.filter(|_| random.next().is_multiple_of(2)).chain(remaining).collect();
             numbers.sort_unstable_by_key(|number| (number * 7) % 13);
-            let children: Result<Vec<_>> = numbers.iter().map(|&n| bench.child(n)).collect();
-            for (child, counts) in bench.set(&group, &children?)? {
+            let children: Result<Vec<_>> = numbers.iter().map(|&n| testbed.child(n)).collect();
+            for (child, counts) in testbed.set_group(&group, &children?)? {
                 *copies.entry(child).or_default() += counts.sent;
             }
             Ok(())
@@ -131,59 +131,60 @@ pub(crate) fn remaining_children_receive_every_packet_once() -> Result<()> {
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a listener panicked"))));
         changed.and_then(|()| Ok((sent?, received.into_iter().collect::<Result<Vec<_>>>()?)))
     })?;
-    for (child, counts) in bench.relay.child_counts(group.address) {
+    for (child, counts) in testbed.relay.child_counts(group.address) {
         *copies.entry(child).or_default() += counts.sent;
     }
-    ensure!(sent > 1_000, "{sent} were sent");
+    ensure!(sent > 1_000, "only {sent} packets were sent");
     let received: BTreeMap<u16, ReceivedRange> = received.into_iter().flatten().collect();
-    for number in staying {
+    for number in remaining {
         let one = received[&(CHILD_PORT + number as u16)];
-        let whole = (one.first, one.last, one.count, one.not_above) == (0, sent - 1, sent, 0);
-        ensure!(whole, "child {number}: {one:?} of {sent}, {:?}", bench.relay.counts());
+        let is_complete = (one.first, one.last, one.count, one.not_above) == (0, sent - 1, sent, 0);
+        ensure!(is_complete, "child {number}: {one:?} of {sent}, {:?}", testbed.relay.counts());
     }
     for (child, counted) in copies {
         let one = received.get(&child.port()).copied().unwrap_or_default();
         ensure!(one.not_above == 0 && one.count == counted, "{child}: {one:?}, {counted} counted");
     }
-    ensure!(bench.relay.counts().unmatched == 0, "{:?}", bench.relay.counts());
+    ensure!(testbed.relay.counts().unmatched == 0, "{:?}", testbed.relay.counts());
     Ok(())
 }
 
-/// Copies for a child whose next hop nobody knows, or whose interface is down, are counted as that;
-/// the others get theirs, and it gets its own when it can.
+/// Copies for a child without a resolved next hop, or whose interface is down, are counted by that
+/// reason; the other children receive theirs, and it receives its own once it is reachable.
 pub(crate) fn an_unreachable_child_costs_the_others_no_packet() -> Result<()> {
-    let mut bench = Bench::new(false)?;
-    let group = bench.group()?;
-    let mut children = bench.children(4)?;
+    let mut testbed = XdpRelayTestbed::new(false)?;
+    let group = testbed.group()?;
+    let mut children = testbed.children(4)?;
     children[2].next_hop = None;
-    bench.set(&group, &children)?;
-    let (mut sender, mut receivers) = (bench.sender()?, [bench.receiver(0)?, bench.receiver(1)?]);
-    let frames = vec![bench.packet(b"whoever")?; 8];
-    let far = bench.lab.client().interfaces[2].index;
-    let mut netlink = bench.lab.client().netlink()?;
+    testbed.set_group(&group, &children)?;
+    let (mut sender, mut receivers) =
+        (testbed.sender()?, [testbed.receiver(0)?, testbed.receiver(1)?]);
+    let frames = vec![testbed.packet(b"whoever")?; 8];
+    let far = testbed.lab.client().interfaces[2].index;
+    let mut netlink = testbed.lab.client().netlink()?;
     send(&mut sender, &frames)?;
-    take(&mut receivers[0], 8)?;
-    take(&mut receivers[1], 16)?;
+    receive_exactly(&mut receivers[0], 8)?;
+    receive_exactly(&mut receivers[1], 16)?;
     netlink.set_link_down(far)?;
     send(&mut sender, &frames)?;
-    take(&mut receivers[0], 8)?;
-    // As far as can be known at once, their copies may be on their way.
-    ensure!(bench.counts_of(1)?.interface_down == 0, "{:?}", bench.counts_of(1)?);
+    receive_exactly(&mut receivers[0], 8)?;
+    // The copies may still be in flight, so they are not counted at once.
+    ensure!(testbed.child_counts(1)?.interface_down == 0, "{:?}", testbed.child_counts(1)?);
     let started = Instant::now();
-    while bench.counts_of(1)?.interface_down < 8 {
-        ensure!(started.elapsed() < TIMEOUT, "{:?}", bench.counts_of(1)?);
-        bench.relay.poll_completions();
+    while testbed.child_counts(1)?.interface_down < 8 {
+        ensure!(started.elapsed() < TIMEOUT, "{:?}", testbed.child_counts(1)?);
+        testbed.relay.poll_completions();
         thread::sleep(Duration::from_millis(5));
     }
     netlink.set_link_up(far)?;
-    children[2] = bench.child(2)?;
-    bench.set(&group, &children)?;
-    await_carrier(&bench)?;
+    children[2] = testbed.child(2)?;
+    testbed.set_group(&group, &children)?;
+    await_carrier(&testbed)?;
     send(&mut sender, &frames)?;
-    take(&mut receivers[0], 16)?;
-    take(&mut receivers[1], 16)?;
+    receive_exactly(&mut receivers[0], 16)?;
+    receive_exactly(&mut receivers[1], 16)?;
     let child_counts = |number| -> Result<_> {
-        let counts = bench.counts_of(number)?;
+        let counts = testbed.child_counts(number)?;
         Ok([counts.sent, counts.unresolved, counts.interface_down, counts.driver_full])
     };
     ensure!(child_counts(0)? == [24, 0, 0, 0], "{:?}", child_counts(0)?);
@@ -192,7 +193,7 @@ pub(crate) fn an_unreachable_child_costs_the_others_no_packet() -> Result<()> {
     Ok(())
 }
 
-fn await_carrier(bench: &Bench) -> Result<()> {
+fn await_carrier(bench: &XdpRelayTestbed) -> Result<()> {
     let mut netlink = bench.lab.client().netlink()?;
     let started = Instant::now();
     while !netlink.link_by_index(bench.lab.client().interfaces[2].index)?.operational {
@@ -202,86 +203,89 @@ fn await_carrier(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// More copies of one packet than a driver's ring holds: the first children get theirs, and the
-/// rest is counted where the kernel tells.
+/// Copies of one packet exceed the capacity of a driver's ring: the first children receive theirs,
+/// and the dropped ones are counted if the kernel reports them.
 pub(crate) fn copies_dropped_by_a_full_ring_are_counted() -> Result<()> {
     const CHILDREN: usize = 500;
-    let mut bench = Bench::new(false)?;
-    let group = bench.group()?;
-    // All at one host.
-    let children: Result<Vec<_>> = (0..CHILDREN).map(|n| bench.child(n * CHILD_HOSTS)).collect();
-    bench.set(&group, &children?)?;
-    let (mut sender, mut receiver) = (bench.sender()?, bench.receiver(0)?);
-    send(&mut sender, &[bench.packet(b"too many")?])?;
+    let mut testbed = XdpRelayTestbed::new(false)?;
+    let group = testbed.group()?;
+    // All on one host.
+    let children: Result<Vec<_>> = (0..CHILDREN).map(|n| testbed.child(n * CHILD_HOSTS)).collect();
+    testbed.set_group(&group, &children?)?;
+    let (mut sender, mut receiver) = (testbed.sender()?, testbed.receiver(0)?);
+    send(&mut sender, &[testbed.packet(b"too many")?])?;
     let mut batch = Batch::new(64, FRAME_BYTES);
     let mut received = 0;
     while receiver.receive(&mut batch, QUIET_PERIOD)? > 0 {
         received += batch.len() as u64;
     }
-    let counts = bench.relay.child_counts(group.address);
+    let counts = testbed.relay.child_counts(group.address);
     let sent: u64 = counts.iter().map(|(_, counts)| counts.sent).sum();
     let full: u64 = counts.iter().map(|(_, counts)| counts.driver_full).sum();
-    ensure!(sent + full == CHILDREN as u64, "{sent} and {full} of {CHILDREN}");
-    ensure!(received >= 256, "{received} came");
-    if bench.relay.uncounted_drops_reason().is_none() {
-        ensure!(received == sent, "{received} came, {sent} were counted as sent");
+    ensure!(sent + full == CHILDREN as u64, "{sent} sent and {full} dropped of {CHILDREN}");
+    ensure!(received >= 256, "only {received} copies were received");
+    if testbed.relay.uncounted_drops_reason().is_none() {
+        ensure!(received == sent, "{received} copies received, {sent} counted as sent");
         let first_full = counts.iter().position(|(_, counts)| counts.driver_full > 0);
-        ensure!(first_full.is_none_or(|first| first >= 256), "{first_full:?} got none");
+        ensure!(first_full.is_none_or(|first| first >= 256), "no copy for child {first_full:?}");
     }
     Ok(())
 }
 
-/// What this host itself puts in by an interface of its own is copied, but what comes from a
-/// group's own port; the interface goes with its holder.
+/// Packets that this host sends through a dedicated interface are copied, except those from the
+/// group's own port; the interface disappears with its holder.
 pub(crate) fn this_host_may_send_by_a_dedicated_interface() -> Result<()> {
     for ipv6 in [false, true] {
-        let mut bench = Bench::new(ipv6)?;
-        let group = bench.group()?;
-        let children = bench.children(5)?;
-        bench.set(&group, &children)?;
-        let host = bench.lab.client();
+        let mut testbed = XdpRelayTestbed::new(ipv6)?;
+        let group = testbed.group()?;
+        let children = testbed.children(5)?;
+        testbed.set_group(&group, &children)?;
+        let host = testbed.lab.client();
         let tap = host.run(|| TapInterface::open("relay%d"))??;
         let index = host.netlink()?.link_by_name(tap.name())?.index;
         host.netlink()?.set_link_up(index)?;
         let send_interface = Interface { index, name: tap.name().to_owned() };
-        let attachment = host.run(|| bench.relay.attach_send_interface(&send_interface))??;
-        let mut receivers = [bench.receiver(0)?, bench.receiver(1)?];
+        let attachment = host.run(|| testbed.relay.attach_send_interface(&send_interface))??;
+        let mut receivers = [testbed.receiver(0)?, testbed.receiver(1)?];
         let mut source = group.address;
-        let loop_ = bench.packet_from(source, b"from here")?;
-        tap.send(&loop_)?;
+        let own_frame = testbed.packet_from(source, b"from here")?;
+        tap.send(&own_frame)?;
         source.set_port(SOURCE_PORT);
-        let frame = bench.packet_from(source, b"from here")?;
+        let frame = testbed.packet_from(source, b"from here")?;
         for _ in 0..10 {
             tap.send(&frame)?;
         }
         for (number, receiver) in receivers.iter_mut().enumerate() {
-            let leaves_by = interface(&bench.lab.client().interfaces[1 + number]);
-            let there =
-                children.iter().filter(|child| child.interface.as_ref() == Some(&leaves_by));
-            let copies: Result<Vec<_>> = there.map(|child| expected(&frame, child)).collect();
+            let egress = interface(&testbed.lab.client().interfaces[1 + number]);
+            let there = children.iter().filter(|child| child.interface.as_ref() == Some(&egress));
+            let copies: Result<Vec<_>> = there.map(|child| expected_copy(&frame, child)).collect();
             let copies = vec![copies?; 10].concat();
-            ensure!(take(receiver, copies.len())? == copies, "host {number}");
+            ensure!(receive_exactly(receiver, copies.len())? == copies, "host {number}");
         }
-        let counts = bench.relay.group_counts(group.address).context("no group")?;
+        let counts = testbed.relay.group_counts(group.address).context("no group")?;
         ensure!(counts.refused[RelayDropReason::Relay as usize] == 1, "{counts:?}");
         drop((attachment, tap));
-        ensure!(host.netlink()?.link_by_index(index).is_err(), "the interface is still there");
+        let found = host.netlink()?.link_by_index(index);
+        ensure!(found.is_err(), "the interface still exists");
     }
     Ok(())
 }
 
-/// What cannot be set is told, and what was set before goes on.
+/// An invalid change is refused, and the previous settings stay in force.
 pub(crate) fn an_invalid_change_changes_nothing() -> Result<()> {
-    let mut bench = Bench::new(false)?;
-    let group = bench.group()?;
-    let children = bench.children(3)?;
-    bench.set(&group, &children)?;
-    let gone = RelayChild {
+    let mut testbed = XdpRelayTestbed::new(false)?;
+    let group = testbed.group()?;
+    let children = testbed.children(3)?;
+    testbed.set_group(&group, &children)?;
+    let unreachable = RelayChild {
         interface: Some(Interface { index: 40_000, name: "gone0".to_owned() }),
-        ..bench.child(3)?
+        ..testbed.child(3)?
     };
-    for other in [vec![gone], bench.children(513)?, [children.clone(), children.clone()].concat()] {
-        let error = bench.set(&group, &other).err().context("it was set")?;
+    for other in
+        [vec![unreachable], testbed.children(513)?, [children.clone(), children.clone()].concat()]
+    {
+        let error =
+            testbed.set_group(&group, &other).err().context("an invalid change was accepted")?;
         let group_error = error.downcast_ref::<RelayGroupError>();
         ensure!(group_error.is_some(), "{error:#}");
     }
@@ -289,32 +293,34 @@ pub(crate) fn an_invalid_change_changes_nothing() -> Result<()> {
         let mut address = group.address;
         address.set_port(address.port() + 10 * number);
         let number = number.into();
-        bench.set(&RelayGroup { number, address, ..group.clone() }, &children)?;
+        testbed.set_group(&RelayGroup { number, address, ..group.clone() }, &children)?;
     }
     let mut address = group.address;
     address.set_port(1);
-    let full = bench.set(&RelayGroup { number: 4, address, ..group.clone() }, &children).err();
-    let full = full.context("a fifth group of four")?;
+    let full =
+        testbed.set_group(&RelayGroup { number: 4, address, ..group.clone() }, &children).err();
+    let full = full.context("a fifth group was accepted")?;
     ensure!(matches!(full.downcast_ref(), Some(RelayGroupError::GroupsFull { .. })), "{full:#}");
-    let taken = bench.set(&RelayGroup { number: 3, address, ..group.clone() }, &children).err();
-    let taken = taken.context("a number twice")?;
+    let taken =
+        testbed.set_group(&RelayGroup { number: 3, address, ..group.clone() }, &children).err();
+    let taken = taken.context("a duplicate number was accepted")?;
     ensure!(matches!(taken.downcast_ref(), Some(RelayGroupError::NumberTaken { .. })), "{taken:#}");
-    let (mut sender, mut receiver) = (bench.sender()?, bench.receiver(0)?);
-    let frame = bench.packet(b"as before")?;
+    let (mut sender, mut receiver) = (testbed.sender()?, testbed.receiver(0)?);
+    let frame = testbed.packet(b"as before")?;
     send(&mut sender, std::slice::from_ref(&frame))?;
-    let copies = [expected(&frame, &children[0])?, expected(&frame, &children[2])?];
-    ensure!(take(&mut receiver, 2)? == copies);
-    ensure!(bench.relay.groups().count() == 4);
-    let relay = &mut bench.relay;
-    let gone = bench.lab.client().run(|| relay.remove_group(group.address))??;
+    let copies = [expected_copy(&frame, &children[0])?, expected_copy(&frame, &children[2])?];
+    ensure!(receive_exactly(&mut receiver, 2)? == copies);
+    ensure!(testbed.relay.groups().count() == 4);
+    let relay = &mut testbed.relay;
+    let gone = testbed.lab.client().run(|| relay.remove_group(group.address))??;
     ensure!(gone.counts.packets == 1, "{gone:?}");
     let former = gone.children;
     ensure!(former.len() == 3 && former.iter().all(|(_, counts)| counts.sent == 1), "{former:?}");
-    ensure!(bench.relay.group_counts(group.address).is_none());
+    ensure!(testbed.relay.group_counts(group.address).is_none());
     Ok(())
 }
 
-/// A relay that is killed leaves no program behind, and copies nothing any more.
+/// A killed relay leaves no program attached.
 pub(crate) fn a_killed_relay_leaves_nothing() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let host = lab.server();
@@ -325,20 +331,20 @@ pub(crate) fn a_killed_relay_leaves_nothing() -> Result<()> {
     let output = relay.stdout.take().context("no output")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
-    let attached = nothing_is_attached(host).is_err();
+    let attached = check_nothing_attached(host).is_err();
     crate::process::signal(&relay, "KILL")?;
     relay.wait()?;
-    ensure!(line == "ready\n" && attached, "it did not work: {line:?}");
+    ensure!(line == "ready\n" && attached, "the relay did not start: {line:?}");
     let started = Instant::now();
-    while let Err(left) = nothing_is_attached(host) {
+    while let Err(left) = check_nothing_attached(host) {
         ensure!(started.elapsed() < TIMEOUT, "{left:#}");
         thread::sleep(Duration::from_millis(5));
     }
     Ok(())
 }
 
-/// The relay that is killed.
-pub(crate) fn hold(name: &str, index: &str) -> Result<()> {
+/// Runs the relay that is killed.
+pub(crate) fn hold_relay(name: &str, index: &str) -> Result<()> {
     let settings =
         RelayTableCapacities { groups: 1, children_per_group: 1, children: 1, addresses: 1 };
     let mut relay = RelayPrograms::load(&settings)?;

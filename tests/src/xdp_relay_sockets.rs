@@ -1,4 +1,4 @@
-//! A scenario of the relay's XDP engine with plain sockets at both ends.
+//! Scenario of the relay's XDP engine with ordinary sockets at both ends.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -6,32 +6,32 @@ use anyhow::{Context, Result, ensure};
 use horolog_xdp::RelayGroup;
 
 use crate::random::Random;
-use crate::xdp_relay::{Bench, CHILD_HOSTS, FRAME_BYTES, SEED, SOURCE_PORT, TIMEOUT};
+use crate::xdp_relay::{CHILD_HOSTS, FRAME_BYTES, SEED, SOURCE_PORT, TIMEOUT, XdpRelayTestbed};
 
-/// RFC 6676, section 2.1: for documents.
+/// Multicast addresses for documentation (RFC 6676, section 2.1).
 const MULTICAST: &str = "233.252.0.5:7000";
 const MULTICAST_NETWORK: &str = "233.252.0.0/24";
 
-/// What plain sockets send, checksums left to a card that is none, comes to plain sockets with
-/// right checksums, whether it was sent to the relay or to a multicast group.
+/// Packets of ordinary sockets, which leave checksums to the interface, arrive at ordinary sockets
+/// with valid checksums, whether they were sent to the relay or to a multicast group.
 pub(crate) fn sockets_are_served() -> Result<()> {
     for ipv6 in [false, true] {
-        let mut bench = Bench::new(ipv6)?;
-        let group = bench.group()?;
+        let mut testbed = XdpRelayTestbed::new(ipv6)?;
+        let group = testbed.group()?;
         let mut groups = vec![group.clone()];
         if !ipv6 {
             let address: SocketAddr = MULTICAST.parse()?;
             let addresses = vec![address.ip()];
             groups.push(RelayGroup { number: 1, address, addresses, ..group });
         }
-        let children = bench.children(6)?;
+        let children = testbed.children(6)?;
         for group in &groups {
-            bench.set(group, &children)?;
+            testbed.set_group(group, &children)?;
         }
-        let sockets: Result<Vec<_>> = (0..6).map(|number| listen(&bench, number)).collect();
+        let sockets: Result<Vec<_>> = (0..6).map(|number| bind_child(&testbed, number)).collect();
         let sockets = sockets?;
-        let source = bench.lab.server();
-        let own = SocketAddr::new(bench.address(source.first_interface())?, SOURCE_PORT);
+        let source = testbed.lab.server();
+        let own = SocketAddr::new(testbed.address(source.first_interface())?, SOURCE_PORT);
         source.netlink()?.add_route(
             MULTICAST_NETWORK.parse()?,
             None,
@@ -50,7 +50,7 @@ pub(crate) fn sockets_are_served() -> Result<()> {
             for (socket, child) in sockets.iter().zip(&children) {
                 let (length, from) = socket
                     .recv_from(&mut buffer)
-                    .with_context(|| format!("packet {number}: {:?}", bench.relay.counts()))?;
+                    .with_context(|| format!("packet {number}: {:?}", testbed.relay.counts()))?;
                 ensure!(from == child.source && buffer[..length] == payload, "packet {number}");
             }
         }
@@ -58,10 +58,11 @@ pub(crate) fn sockets_are_served() -> Result<()> {
     Ok(())
 }
 
-/// A socket at a child's address.
-fn listen(bench: &Bench, number: usize) -> Result<UdpSocket> {
-    let destination = bench.child(number)?.destination;
-    let socket = bench.child_host(number % CHILD_HOSTS).run(|| UdpSocket::bind(destination))??;
+/// Binds a socket to the address of a child.
+fn bind_child(testbed: &XdpRelayTestbed, number: usize) -> Result<UdpSocket> {
+    let destination = testbed.child(number)?.destination;
+    let socket =
+        testbed.child_host(number % CHILD_HOSTS).run(|| UdpSocket::bind(destination))??;
     socket.set_read_timeout(Some(TIMEOUT))?;
     Ok(socket)
 }

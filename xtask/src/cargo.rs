@@ -1,5 +1,5 @@
-//! What cargo and rustc know about the workspace, read from their machine-readable output.
-//! Manifests are not parsed a second time for what `cargo metadata` already answers.
+//! Metadata of the workspace from the machine-readable output of cargo and rustc. Manifests are not
+//! parsed for anything that `cargo metadata` provides.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// The part of `cargo metadata` that the chores use.
+/// Part of the output of `cargo metadata` that the chores use.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
@@ -18,33 +18,33 @@ pub(crate) struct Metadata {
     pub(crate) resolve: Resolve,
 }
 
-/// Who uses whom, as cargo resolved it.
+/// Dependencies of all packages, as resolved by cargo.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Resolve {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ResolveNode>,
 }
 
-/// One package's uses.
+/// Dependencies of one package.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Node {
+pub(crate) struct ResolveNode {
     pub(crate) id: String,
-    pub(crate) deps: Vec<Use>,
+    pub(crate) deps: Vec<ResolvedDependency>,
 }
 
-/// One package that another uses, and what for.
+/// Package that another one uses, with the purposes.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Use {
+pub(crate) struct ResolvedDependency {
     pub(crate) pkg: String,
-    pub(crate) dep_kinds: Vec<Kind>,
+    pub(crate) dep_kinds: Vec<DependencyPurpose>,
 }
 
-/// What a package is used for: nothing here is the program itself, else `dev` or `build`.
+/// Purpose of a dependency: `None` for the program itself, else `dev` or `build`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Kind {
+pub(crate) struct DependencyPurpose {
     pub(crate) kind: Option<String>,
 }
 
-/// One package: a crate of the workspace or one that it depends on.
+/// Package: a crate of the workspace, or one that it depends on.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Package {
     pub(crate) id: String,
@@ -53,22 +53,22 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     pub(crate) authors: Vec<String>,
     pub(crate) repository: Option<String>,
-    /// The registry that it is from; nothing for a crate of the workspace.
+    /// Registry of the package; `None` for a crate of the workspace.
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,
 }
 
-/// A dependency as the manifest declares it, of any kind: normal, dev or build.
+/// Dependency as declared in the manifest: normal, dev or build.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// Where it lies, for a dependency by path.
+    /// Directory of a dependency by path.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// A binary, library, test or example of a package.
+/// Binary, library, test or example of a package.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,
@@ -76,14 +76,14 @@ pub(crate) struct Target {
 }
 
 impl Metadata {
-    /// The packages that are members of the workspace itself.
+    /// Returns the packages that are members of the workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }
 }
 
-/// The directory that holds the workspace's `Cargo.toml`. Cargo passes it at run time:
-/// clones share what they build, so a path that is compiled in may be another clone's.
+/// Returns the directory of the workspace's `Cargo.toml`. Cargo passes it at run time: clones share
+/// build results, so a path compiled into a program may be that of another clone.
 pub(crate) fn root() -> &'static Path {
     static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
         let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or_else(PathBuf::new, PathBuf::from);
@@ -92,13 +92,12 @@ pub(crate) fn root() -> &'static Path {
     &ROOT
 }
 
-/// Metadata of the manifest, with all dependencies that this host builds, as the lock file pins
-/// them.
+/// Returns the metadata of a manifest with the locked dependencies of a build for this host.
 pub(crate) fn metadata(manifest: &Path) -> Result<Metadata> {
     metadata_for(manifest, &host_triple()?)
 }
 
-/// The same with the dependencies that are built for a target.
+/// Returns the metadata of a manifest with the locked dependencies of a build for `target`.
 pub(crate) fn metadata_for(manifest: &Path, target: &str) -> Result<Metadata> {
     let output = Command::new("cargo")
         .args(["metadata", "--format-version=1", "--locked", "--filter-platform"])
@@ -113,15 +112,15 @@ pub(crate) fn metadata_for(manifest: &Path, target: &str) -> Result<Metadata> {
         manifest.display(),
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    serde_json::from_slice(&output.stdout).context("cargo metadata printed something unexpected")
+    serde_json::from_slice(&output.stdout).context("cannot parse the output of cargo metadata")
 }
 
-/// The target triple of this machine, as rustc names it.
+/// Returns the target triple of this host, as printed by rustc.
 pub(crate) fn host_triple() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc -vV")?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines()
         .find_map(|line| line.strip_prefix("host: "))
         .map(str::to_owned)
-        .context("rustc -vV names no host")
+        .context("rustc -vV does not print the host")
 }

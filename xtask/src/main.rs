@@ -1,9 +1,9 @@
-//! Project chores that need more than a line of shell: `cargo xtask tidy` checks the rules that the
-//! compiler and clippy do not know, `cargo xtask fuzz` builds and runs the fuzz targets, `cargo
-//! xtask sbom` and `cargo xtask notices` list third-party parts of the binary.
+//! Project chores that need more than a line of shell: `cargo xtask tidy` checks rules beyond those
+//! of the compiler and clippy, `cargo xtask fuzz` builds and runs the fuzz targets, `cargo xtask
+//! sbom` and `cargo xtask notices` list third-party parts of the binary.
 //!
-//! It uses nothing of the product, so a product that does not compile can still be checked, and it
-//! changes no file of the project.
+//! It depends on no crate of the product, so that a product that does not compile can be checked,
+//! and it changes no file of the project.
 
 mod cargo;
 mod fuzz;
@@ -23,16 +23,16 @@ usage: cargo xtask tidy [--long | --language]
        cargo xtask notices [--target TARGET] [--with FILE]
 
 tidy   check dependencies, unsafe code, style, language, private paths and licences
-       --long      also name the files that grow past the size to aim for
+       --long      also list the files that exceed the recommended length
        --language  also list every use that a budget counts, every shared type name, and the
-                   files that have another name than their one type
+                   files that are not named after their only type
 fuzz   run every fuzz target, or just TARGET
        --seconds N for each target [default: 10]
-sbom   print what the binary is made of, as CycloneDX
+sbom   print the parts of the binary, as CycloneDX
        --timestamp INSTANT, such as 2026-01-31T12:00:00Z
-       --target TARGET of the binary [default: this machine's]
-       --with FILE names what is linked in besides; scripts/static.sh writes it
-notices print the licences of what the binary is made of";
+       --target TARGET of the binary [default: this host's]
+       --with FILE with further linked parts; scripts/static.sh writes it
+notices print the licences of the parts of the binary";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,15 +41,17 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(Listing::Findings),
         ["tidy", "--long"] => tidy::run(Listing::LongFiles),
         ["tidy", "--language"] => tidy::run(Listing::Language),
-        ["fuzz", options @ ..] => match fuzz::Options::parse(options) {
+        ["fuzz", options @ ..] => match fuzz::FuzzOptions::parse(options) {
             Some(options) => fuzz::run(&options),
             None => return usage(),
         },
-        [what @ ("sbom" | "notices"), options @ ..] => match shipped::Options::parse(options) {
-            Some(options) if *what == "sbom" => shipped::print_sbom(&options),
-            Some(options) if options.timestamp.is_none() => shipped::print_notices(&options),
-            _ => return usage(),
-        },
+        [what @ ("sbom" | "notices"), options @ ..] => {
+            match shipped::PartsOptions::parse(options) {
+                Some(options) if *what == "sbom" => shipped::print_sbom(&options),
+                Some(options) if options.timestamp.is_none() => shipped::print_notices(&options),
+                _ => return usage(),
+            }
+        }
         _ => return usage(),
     };
     match outcome {

@@ -1,22 +1,22 @@
-//! What is tested of `scripts/static.sh` without the build, which takes too long for each run: that
-//! the script, told to check, finds the sources in C that it compiles and names what is missing.
+//! Tests of `scripts/static.sh` without the build, which takes too long: with `--check` the script
+//! finds the sources in C that it compiles and names missing downloads.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::cargo;
 
-/// With a cache that has nothing.
-fn script(arguments: &[&str]) -> Output {
+/// Runs the script with an empty cache.
+fn run_script(arguments: &[&str]) -> Output {
     let nowhere = Path::new("/nonexistent");
     let mut command = Command::new(cargo::root().join("scripts/static.sh"));
     command.args(arguments).env("HOROLOG_CACHE", nowhere).output().unwrap()
 }
 
 #[test]
-fn what_is_missing_is_named_and_the_sources_are_there() {
+fn missing_downloads_are_named_and_sources_are_found() {
     for machine in ["x86_64", "aarch64"] {
-        let output = script(&["--check", machine]);
+        let output = run_script(&["--check", machine]);
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         assert!(stdout.contains("static: zig "), "{stdout}");
@@ -26,8 +26,8 @@ fn what_is_missing_is_named_and_the_sources_are_there() {
 }
 
 #[test]
-fn other_machines_are_refused() {
-    let output = script(&["--check", "sparc"]);
+fn other_architectures_are_refused() {
+    let output = run_script(&["--check", "sparc"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: "), "{output:?}");
 }

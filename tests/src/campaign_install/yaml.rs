@@ -1,11 +1,11 @@
-//! A reader of the plainest YAML: mappings and lists by indentation, scalars on one line, texts of
-//! several lines behind `|`, lists of quoted words in brackets. Whatever else YAML has is an error
-//! here, and so is a key that stands twice. It is enough for manifests that people are to read.
+//! Parser of a small subset of YAML: mappings and lists by indentation, scalars on one line, texts
+//! of several lines after `|`, lists of quoted words in brackets. All other syntax is an error, and
+//! so is a duplicate key. The subset suffices for readable manifests.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 
-/// A line that says something: how far in, what, and which it is.
+/// Line of the text with its indentation in columns and its number, from 1.
 #[derive(Clone, Copy, Debug)]
 struct Line<'a> {
     indent: usize,
@@ -13,7 +13,7 @@ struct Line<'a> {
     number: usize,
 }
 
-/// The documents of a text.
+/// Parses the documents of a text.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
     let lines: Vec<_> = (1..)
         .zip(text.lines())
@@ -22,11 +22,11 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
             Line { indent: line.len() - text.len(), text: text.trim_end(), number }
         })
         .collect();
-    ensure!(!text.contains('\t'), "tabs do not indent");
+    ensure!(!text.contains('\t'), "tabs are not supported");
     lines.split(|line| line.text == "---").map(document).collect()
 }
 
-/// The texts of a list.
+/// Returns the strings of a list.
 pub(crate) fn strings(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
@@ -43,7 +43,7 @@ fn document(lines: &[Line<'_>]) -> Result<Value> {
     }
 }
 
-/// What stands at least so far in, and the lines behind it.
+/// Parses a block indented by at least `least` columns, and returns the lines after it.
 fn block<'a, 'b>(lines: &'b [Line<'a>], least: usize) -> Result<(Value, &'b [Line<'a>])> {
     let Some(first) =
         lines.iter().find(|line| has_content(line)).filter(|line| line.indent >= least)
@@ -60,7 +60,7 @@ fn list<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b 
         let Some(text) = line.text.strip_prefix("- ").filter(|_| line.indent == indent) else {
             break;
         };
-        // What stands behind the hyphen is as far in as what follows it.
+        // The text after the hyphen has the indentation of the lines that follow it.
         let first = Line { indent: indent + 2, text, number: line.number };
         if key(text).is_none() {
             items.push(scalar(first)?);
@@ -76,7 +76,7 @@ fn list<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b 
     Ok((items.into(), lines))
 }
 
-/// A key and what stands behind it on its line.
+/// Splits a line into a key and the text after it.
 fn key(text: &str) -> Option<(&str, &str)> {
     let (key, rest) = text.split_once(':')?;
     let is_key = !key.is_empty() && !key.contains([' ', '"', '[', '{']) && !key.starts_with('-');
@@ -90,7 +90,7 @@ fn map<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b [
         if line.indent < indent || line.text.starts_with("- ") {
             break;
         }
-        ensure!(line.indent == indent, "line {}: it is too far in", line.number);
+        ensure!(line.indent == indent, "line {}: unexpected indentation", line.number);
         let (name, rest) = key(line.text)
             .with_context(|| format!("line {}: '{}' has no key", line.number, line.text))?;
         lines = &lines[at + 1..];
@@ -109,14 +109,14 @@ fn map<'a, 'b>(mut lines: &'b [Line<'a>], indent: usize) -> Result<(Value, &'b [
             text => scalar(Line { text, ..line })?,
         };
         let before = fields.insert(name.to_owned(), value);
-        ensure!(before.is_none(), "line {}: '{name}' is there twice", line.number);
+        ensure!(before.is_none(), "line {}: duplicate key '{name}'", line.number);
     }
     Ok((fields.into(), lines))
 }
 
 fn scalar(line: Line<'_>) -> Result<Value> {
     let text = line.text;
-    let wrong = || format!("line {}: '{text}' is none of the values read here", line.number);
+    let wrong = || format!("line {}: unsupported value '{text}'", line.number);
     if text == "{}" {
         return Ok(Map::new().into());
     }

@@ -1,6 +1,5 @@
-//! Scenarios of campaigns in which something dies at a point that the others leave out: an agent
-//! that has not delivered, or that has a start time and dies before it; anything while services
-//! end; and everything at once.
+//! Scenarios of crashes at rarer points of a campaign: of an agent with undelivered results, of one
+//! with a start time before that time, of any participant while services end, and of all at once.
 
 use std::thread;
 use std::time::Duration;
@@ -8,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 
-use crate::campaign_lab::{Field, Program, campaign_of, timers};
-use crate::campaign_nats::{all_done, crashes, endings};
+use crate::campaign_lab::{CampaignTestbed, Program, campaign_id, timer_plan};
+use crate::campaign_nats::{check_all_done, crashes, job_outcomes};
 use crate::scenario::Need;
 use crate::scenarios;
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
-/// Longer than it takes a controller to act upon what it has read.
-const ACTING: Duration = Duration::from_secs(1);
+/// Longer than the reaction of a controller to a message.
+const REACTION_TIME: Duration = Duration::from_secs(1);
 
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(NATS, crashes:
@@ -29,10 +28,11 @@ pub(crate) fn all() -> Vec<Trial> {
     ))
 }
 
-/// It has measured while the broker was away, and is killed before it could tell.
+/// Checks that an agent that measured during an outage of the broker, and is killed before it could
+/// report, delivers its result after a restart.
 pub(crate) fn an_agent_that_dies_with_its_result_delivers_it_later() -> Result<()> {
-    let mut field = Field::new(2)?;
-    let mut controller = field.run(&timers(2, 2), &[])?;
+    let mut field = CampaignTestbed::new(2)?;
+    let mut controller = field.run(&timer_plan(2, 2), &[])?;
     controller.await_output("timer.2: started")?;
     field.nats.crash()?;
     for agent in field.agents.values_mut() {
@@ -45,25 +45,26 @@ pub(crate) fn an_agent_that_dies_with_its_result_delivers_it_later() -> Result<(
     field.start_agent(2, &[])?;
     let result = field.result(&mut controller, 0)?;
     ensure!(result["delivery"]["duplicate_outcomes"] == 0, "{}", result["delivery"]);
-    all_done(&result, 2)
+    check_all_done(&result, 2)
 }
 
-/// Its next start finds that it had an order, and says so; nothing of it is begun late.
+/// Checks that an agent that is restarted after it received a start time reports its job as
+/// interrupted and does not begin it late.
 pub(crate) fn an_agent_that_dies_before_the_start_time_does_not_measure() -> Result<()> {
-    let mut field = Field::new(2)?;
-    let mut controller = field.run(&timers(2, 1), &["--lead-time", "10s"])?;
+    let mut field = CampaignTestbed::new(2)?;
+    let mut controller = field.run(&timer_plan(2, 1), &["--lead-time", "10s"])?;
     controller.await_output("all are ready")?;
     field.kill_agent(2)?;
     field.start_agent(2, &[])?;
     let result = field.result(&mut controller, 1)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     ensure!(endings["timer.1"] == "done" && endings["timer.2"] == "interrupted", "{endings:?}");
     ensure!(!controller.output().contains("timer.2: started"), "{}", controller.output());
     Ok(())
 }
 
-/// The second agent has a service, the first a measurement.
-const SERVED: &str = r#"
+/// Plan with a service on the second agent and a measurement on the first.
+const SERVICE_PLAN: &str = r#"
 schema = "horolog.plan/2"
 name = "served"
 duration-max = "30s"
@@ -82,61 +83,62 @@ labels = { number = "1" }
 time = "1s"
 "#;
 
-/// A campaign whose measurements are all told, and whose services have been told to end by a
-/// controller, and have not, since their agent is stopped.
-fn ending() -> Result<(Field, Program, String)> {
-    let mut field = Field::new(2)?;
-    let mut controller = field.run(SERVED, &[])?;
-    let campaign = campaign_of(&mut controller)?;
+/// Starts a campaign until its measurements are reported and the controller has requested the end
+/// of its service, whose agent is stopped.
+fn campaign_with_ending_service() -> Result<(CampaignTestbed, Program, String)> {
+    let mut field = CampaignTestbed::new(2)?;
+    let mut controller = field.run(SERVICE_PLAN, &[])?;
+    let campaign = campaign_id(&mut controller)?;
     controller.await_output("timer.1: started")?;
     field.agents.get_mut(&2).context("no agent")?.signal("STOP")?;
     controller.await_output("timer.1: done with status 0; 1 job left")?;
-    thread::sleep(ACTING);
+    thread::sleep(REACTION_TIME);
     Ok((field, controller, campaign))
 }
 
-fn served(field: &Field, controller: &mut Program) -> Result<()> {
-    let endings = endings(&field.result(controller, 0)?)?;
+fn check_all_ended(field: &CampaignTestbed, controller: &mut Program) -> Result<()> {
+    let endings = job_outcomes(&field.result(controller, 0)?)?;
     ensure!(endings.len() == 2 && endings.values().all(|how| how == "done"), "{endings:?}");
     Ok(())
 }
 
 pub(crate) fn a_broker_may_die_while_services_end() -> Result<()> {
-    let (mut field, mut controller, _) = ending()?;
+    let (mut field, mut controller, _) = campaign_with_ending_service()?;
     field.nats.crash()?;
     let agent = field.agents.get_mut(&2).context("no agent")?;
     agent.signal("CONT")?;
     controller.await_output("waiting for it")?;
     field.nats.restart(field.lab.client())?;
-    served(&field, &mut controller)
+    check_all_ended(&field, &mut controller)
 }
 
 pub(crate) fn a_controller_may_die_while_services_end() -> Result<()> {
-    let (mut field, controller, campaign) = ending()?;
+    let (mut field, controller, campaign) = campaign_with_ending_service()?;
     controller.kill()?;
     let mut resumed = field.resume(&campaign, &[])?;
     resumed.await_output("timer.1: done with status")?;
     field.agents.get_mut(&2).context("no agent")?.signal("CONT")?;
-    served(&field, &mut resumed)
+    check_all_ended(&field, &mut resumed)
 }
 
-/// What was measured stays, and what is lacking is said.
+/// Checks that the measurements remain in the result, and that a finding names the agent.
 pub(crate) fn an_agent_that_dies_while_services_end_is_named() -> Result<()> {
-    let (mut field, mut controller, _) = ending()?;
+    let (mut field, mut controller, _) = campaign_with_ending_service()?;
     field.kill_agent(2)?;
     field.start_agent(2, &[])?;
     let result = field.result(&mut controller, 1)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     ensure!(endings["timer.1"] == "done" && endings["far.1"] == "interrupted", "{endings:?}");
     ensure!(result["findings"].to_string().contains("far.1 on n2 ended with its agent"));
     Ok(())
 }
 
-/// The controller has been interrupted and dies before all have ended; the next one ends it too.
+/// Checks that a campaign remains abandoned if its controller is interrupted and dies before all
+/// jobs have ended.
 pub(crate) fn an_abandoned_campaign_stays_abandoned() -> Result<()> {
-    let mut field = Field::new(2)?;
-    let mut controller = field.run(&timers(2, 60), &[])?;
-    let campaign = campaign_of(&mut controller)?;
+    let mut field = CampaignTestbed::new(2)?;
+    let mut controller = field.run(&timer_plan(2, 60), &[])?;
+    let campaign = campaign_id(&mut controller)?;
     controller.await_output("timer.2: started")?;
     field.agents.get_mut(&2).context("no agent")?.signal("STOP")?;
     controller.signal("INT")?;
@@ -146,17 +148,17 @@ pub(crate) fn an_abandoned_campaign_stays_abandoned() -> Result<()> {
     resumed.await_output("timer.1: ended early")?;
     field.agents.get_mut(&2).context("no agent")?.signal("CONT")?;
     let result = field.result(&mut resumed, 0)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     ensure!(endings.len() == 2 && endings.values().all(|how| how == "abandoned"), "{endings:?}");
-    ensure!(result["interrupted"] == true, "it does not say so");
+    ensure!(result["interrupted"] == true, "the result is not marked as interrupted");
     Ok(())
 }
 
-/// The broker, the controller and an agent are killed in one moment, while all measure.
+/// Checks that broker, controller and an agent may be killed at once during measurement.
 pub(crate) fn all_may_die_at_once() -> Result<()> {
-    let mut field = Field::new(3)?;
-    let mut controller = field.run(&timers(3, 4), &[])?;
-    let campaign = campaign_of(&mut controller)?;
+    let mut field = CampaignTestbed::new(3)?;
+    let mut controller = field.run(&timer_plan(3, 4), &[])?;
+    let campaign = campaign_id(&mut controller)?;
     for number in 1..=3 {
         controller.await_output(&format!("timer.{number}: started"))?;
     }
@@ -170,7 +172,7 @@ pub(crate) fn all_may_die_at_once() -> Result<()> {
     field.start_agent(2, &[])?;
     let mut resumed = field.resume(&campaign, &[])?;
     let result = field.result(&mut resumed, 1)?;
-    let endings = endings(&result)?;
+    let endings = job_outcomes(&result)?;
     ensure!(endings.len() == 3 && endings["timer.2"] == "interrupted", "{endings:?}");
     ensure!(endings["timer.1"] == "done" && endings["timer.3"] == "done", "{endings:?}");
     ensure!(result["delivery"]["duplicate_outcomes"] == 0, "{}", result["delivery"]);

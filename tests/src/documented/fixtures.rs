@@ -1,5 +1,5 @@
-//! Fixtures of a testbed before anything runs there: files that pages name, results and
-//! certificates, stand-ins for programs of their readers, and routes and interfaces of their names.
+//! Fixtures of a testbed: files, results and certificates that pages name, substitutes for the
+//! reader's programs, and routes and interfaces with the pages' names.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,14 +16,14 @@ use super::page::{Page, path};
 use super::table;
 use crate::process::{TIMEOUT, binary, run_to_end, write_secret};
 
-const GOLDEN: &str = "crates/record/samples";
-/// The reader's store of results.
+const SAMPLES: &str = "crates/record/samples";
+/// File name of the reader's result store.
 pub(super) const STORE: &str = "runs.sqlite";
 const CLOCK_LOG: &str = "fuzz/seeds/record_clock_log/server";
 const LEAP_SECONDS: &str = "crates/server/testdata/leap-seconds-2016.list";
 
-/// The files that pages speak of, beside what stands in for programs of their readers.
-pub(super) fn furnish(directory: &Path) -> Result<()> {
+/// Creates the files that pages name, and the substitutes for the reader's programs.
+pub(super) fn create_files(directory: &Path) -> Result<()> {
     for name in ["bin", "here", "home", "run", "tmp"] {
         fs::create_dir(directory.join(name))?;
     }
@@ -33,43 +33,43 @@ pub(super) fn furnish(directory: &Path) -> Result<()> {
     std::os::unix::fs::symlink(binary()?, directory.join("bin/ntpperf"))?;
     for (name, script) in table::PROGRAMS {
         let script = script.replace("REPOSITORY", &path("").display().to_string());
-        executable(&directory.join("bin").join(name), &script)?;
+        write_executable(&directory.join("bin").join(name), &script)?;
     }
     let here = directory.join("here");
     fs::create_dir(here.join("usr-local-bin"))?;
     for (name, text) in table::FILES {
         write_secret(&here.join(name), text)?;
     }
-    for (name, page, begins) in table::BLOCKS {
+    for (name, page, begins) in table::FILES_FROM_PAGES {
         let page = Page::read(page)?;
-        let text = page.data(begins).with_context(|| format!("no page has {name}"))?;
+        let text = page.data(begins).with_context(|| format!("cannot find {name} on its page"))?;
         fs::write(here.join(name), text)?;
     }
     fs::copy(path(CLOCK_LOG), here.join("errors.jsonl"))?;
     for (name, golden) in table::RESULTS {
-        fs::copy(path(GOLDEN).join(golden), here.join(name))
+        fs::copy(path(SAMPLES).join(golden), here.join(name))
             .with_context(|| (*golden).to_owned())?;
     }
-    keep_runs(directory)?;
+    store_runs(directory)?;
     for name in ["step", "control", "log"] {
-        executable(&here.join(name), "exit 0")?;
+        write_executable(&here.join(name), "exit 0")?;
     }
-    let built = directory.join("home/.cache/horolog/target/release");
-    fs::create_dir_all(&built)?;
-    std::os::unix::fs::symlink(binary()?, built.join("horolog"))?;
+    let build_directory = directory.join("home/.cache/horolog/target/release");
+    fs::create_dir_all(&build_directory)?;
+    std::os::unix::fs::symlink(binary()?, build_directory.join("horolog"))?;
     std::os::unix::fs::symlink(path("packaging"), here.join("packaging"))?;
     std::os::unix::fs::symlink(path("plans"), here.join("plans"))?;
     fs::copy(binary()?, here.join("horolog"))?;
-    identity(directory)?;
-    let names = table::NAMES.join(" ");
+    create_identity(directory)?;
+    let names = table::FAR_HOST_NAMES.join(" ");
     let hosts = directory.join("etc/hosts");
     fs::write(&hosts, format!("127.0.0.1 localhost\n192.0.2.1 {names}\n"))?;
     Ok(())
 }
 
-/// Twelve loads in the reader's store, of which the last but one has a name.
-fn keep_runs(directory: &Path) -> Result<()> {
-    let golden = fs::read_to_string(path(GOLDEN).join("load.json"))?;
+/// Stores twelve load results for the reader, the eleventh with a name.
+fn store_runs(directory: &Path) -> Result<()> {
+    let golden = fs::read_to_string(path(SAMPLES).join("load.json"))?;
     let result: Value = serde_json::from_str(&golden)?;
     let lines = (1..=12).map(|minute| {
         let mut result = result.clone();
@@ -88,13 +88,13 @@ fn keep_runs(directory: &Path) -> Result<()> {
     Ok(fs::remove_file(&*file)?)
 }
 
-fn executable(path: &Path, script: &str) -> Result<()> {
+fn write_executable(path: &Path, script: &str) -> Result<()> {
     fs::write(path, format!("#!/bin/sh\n{script}\n"))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
-/// The certificate of time.example, its key, and the secret of its servers.
-fn identity(directory: &Path) -> Result<()> {
+/// Creates the certificate and key of time.example, and the master secret of its servers.
+fn create_identity(directory: &Path) -> Result<()> {
     let key = KeyPair::generate()?;
     let names = ["time.example".to_owned(), "192.0.2.1".to_owned()];
     let certificate = CertificateParams::new(names)?.self_signed(&key)?;
@@ -113,8 +113,8 @@ fn identity(directory: &Path) -> Result<()> {
     write_secret(&etc.join("horolog/master-secret"), &"5a".repeat(32))
 }
 
-/// Routes for simulated clients, and interfaces of the names that pages use.
-pub(super) fn connect(lab: &Lab) -> Result<()> {
+/// Adds routes for simulated clients, and interfaces with the pages' names.
+pub(super) fn configure_networks(lab: &Lab) -> Result<()> {
     let run = |host: &LabHost, script: &str| -> Result<()> {
         let mut command = host.command("sh");
         let output = run_to_end(command.args(["-ec", script]), TIMEOUT)?;

@@ -1,7 +1,7 @@
-//! What a page of the documentation tells its reader to type, block by block. A block is indented
-//! by four spaces or stands between fences. One in which a line begins with a program is of
-//! commands: behind prompts, if there are any, with what they say between; else on every line. All
-//! other blocks are data or output, and nothing in them may look like a command.
+//! Parser of the commands on a page of the documentation, block by block. A block is indented by
+//! four spaces or fenced. A block with a line that begins with a known program is a block of
+//! commands: after the prompts if it has any, otherwise on each line. All other blocks are data or
+//! output, in which no line may look like a command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 const REPOSITORY: &str = env!("HOROLOG_REPOSITORY");
 const INDENT: &str = "    ";
 const FENCE: &str = "```";
-/// Fences behind which everything is for a shell.
+/// Fence languages of blocks of shell commands.
 const SHELLS: &[&str] = &["sh", "shell", "bash", "console"];
-/// First words of lines that are commands. One that is missing here is told where others of its
-/// block are known.
+/// First words of command lines. A missing one is reported if other lines of its block are known.
 const PROGRAMS: &[&str] = &[
     "(umask",
     "apt",
@@ -48,28 +47,28 @@ const PROGRAMS: &[&str] = &[
     "until",
 ];
 
-/// A page and its blocks of commands and of data.
+/// Page with its blocks and the names in its text.
 pub(crate) struct Page {
     pub(crate) blocks: Vec<Block>,
-    /// The words between backticks in its text, with their lines.
+    /// Words between backticks in the text, with their lines.
     pub(crate) spans: Vec<Documented>,
 }
 
-/// One block, without its indentation.
+/// Block without its indentation.
 pub(crate) enum Block {
     Commands(Vec<Documented>),
-    /// A file or output, as it stands there.
+    /// File or output, verbatim.
     Data(String),
 }
 
-/// Something to type, and where it stands.
+/// Documented command or name, with its line number.
 #[derive(Clone, Debug)]
 pub(crate) struct Documented {
     pub(crate) line: usize,
     pub(crate) text: String,
 }
 
-/// All pages: the README, the guides, and what contributors read.
+/// Returns the names of all pages: README.md, CONTRIBUTING.md and docs/*.md, sorted.
 pub(crate) fn names() -> Result<Vec<String>> {
     let mut names = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
     for entry in fs::read_dir(path("docs")).context("no documentation")? {
@@ -81,7 +80,7 @@ pub(crate) fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Where a file of the repository is.
+/// Returns the path of a file of the repository.
 pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(REPOSITORY).join(name)
 }
@@ -120,11 +119,11 @@ impl Page {
             page.blocks
                 .push(classify(&body, shell).with_context(|| format!("{name}:{}", here + 1))?);
         }
-        page.spans = spans(&prose);
+        page.spans = code_spans(&prose);
         Ok(page)
     }
 
-    /// The first block of data that begins so.
+    /// Returns the first block of data that begins with `begins`.
     pub(crate) fn data(&self, begins: &str) -> Option<&str> {
         self.blocks.iter().find_map(|block| match block {
             Block::Data(text) if text.starts_with(begins) => Some(text.as_str()),
@@ -140,7 +139,8 @@ impl Page {
     }
 }
 
-/// The block that begins at a line, as whether all of it is for a shell, and the line behind it.
+/// Returns the kind of the block that begins at a line, and the line after the block. The kind is
+/// `None` for text, and true for shell commands.
 fn block_at(lines: &[&str], at: usize) -> (Option<bool>, usize) {
     if let Some(language) = lines[at].strip_prefix(FENCE) {
         let inside = lines[at + 1..].iter().position(|line| line.starts_with(FENCE));
@@ -162,8 +162,8 @@ fn block_at(lines: &[&str], at: usize) -> (Option<bool>, usize) {
     (Some(false), end)
 }
 
-/// A line without a prompt, `$ ` or `HOST$ `, if it has one.
-fn behind_prompt(line: &str) -> Option<&str> {
+/// Returns the line after its prompt (`$ ` or `HOST$ `); `None` without a prompt.
+fn strip_prompt(line: &str) -> Option<&str> {
     let (prompt, rest) = line.split_once('$')?;
     let is_prompt = prompt.chars().all(char::is_alphanumeric) && rest.starts_with(' ');
     is_prompt.then(|| rest.trim_start())
@@ -174,15 +174,13 @@ fn is_command(line: &str) -> bool {
 }
 
 fn classify(body: &[Documented], shell: bool) -> Result<Block> {
-    let body = joined(body);
+    let body = join_continuations(body);
     let prompted: Vec<Documented> = body
         .iter()
-        .filter_map(|line| {
-            Some(Documented { text: behind_prompt(&line.text)?.to_owned(), ..*line })
-        })
+        .filter_map(|line| Some(Documented { text: strip_prompt(&line.text)?.to_owned(), ..*line }))
         .collect();
     if let Some(unknown) = prompted.iter().find(|line| !is_command(&line.text)) {
-        bail!("line {}: '{}' is no program that is known here", unknown.line, unknown.text);
+        bail!("line {}: unknown program in '{}'", unknown.line, unknown.text);
     }
     if !prompted.is_empty() {
         return Ok(Block::Commands(prompted));
@@ -196,18 +194,14 @@ fn classify(body: &[Documented], shell: bool) -> Result<Block> {
         .filter(|line| !line.text.is_empty() && !line.text.starts_with('#'))
         .collect();
     if let Some(unknown) = commands.iter().find(|line| !is_command(&line.text)) {
-        bail!(
-            "line {}: '{}' stands among commands and is none that is known",
-            unknown.line,
-            unknown.text
-        );
+        bail!("line {}: unknown program in '{}', among commands", unknown.line, unknown.text);
     }
     ensure!(!commands.is_empty(), "a block for a shell without a command");
     Ok(Block::Commands(commands))
 }
 
-/// Lines with those that continue them.
-fn joined(body: &[Documented]) -> Vec<Documented> {
+/// Joins lines that end in a backslash with their continuations.
+fn join_continuations(body: &[Documented]) -> Vec<Documented> {
     let mut all: Vec<Documented> = Vec::new();
     let mut continued = false;
     for line in body {
@@ -224,8 +218,8 @@ fn joined(body: &[Documented]) -> Vec<Documented> {
     all
 }
 
-/// What stands between backticks in running text, over the ends of lines.
-fn spans(prose: &[(usize, &str)]) -> Vec<Documented> {
+/// Returns the texts between backticks, which may span lines.
+fn code_spans(prose: &[(usize, &str)]) -> Vec<Documented> {
     let mut spans = Vec::new();
     let mut open: Option<Documented> = None;
     for &(at, line) in prose {
@@ -248,14 +242,14 @@ fn spans(prose: &[(usize, &str)]) -> Vec<Documented> {
     spans
 }
 
-/// Pages are read as their readers read them.
+/// Blocks of commands, data and text are recognised.
 pub(crate) fn blocks_are_classified() -> Result<()> {
     let text = "Text with `horolog\nserve --local` in it.\n\n    horolog one \\\n        --two   # three\n\n    \
                 make four\n\nand\n\n    a = 1\n\n```\n$ horolog five\noutput\n```\n\nend\n";
     let page = Page::parse("page.md", text)?;
     let commands: Vec<_> = page.commands().map(|one| (one.line, one.text.as_str())).collect();
     let expected = [(4, "horolog one --two   # three"), (7, "make four"), (14, "horolog five")];
-    // The indented lines with blank ones between them are one block, as Markdown has it.
+    // Indented lines with blank lines between them are one block in Markdown.
     ensure!(Page::parse("page.md", "\n    horolog one\n    two\n").is_err());
     ensure!(Page::parse("page.md", "```sh\ntwo\n```\n").is_err());
     ensure!(

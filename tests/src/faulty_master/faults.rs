@@ -1,4 +1,4 @@
-//! The faults, each a change of the last message that a request is owed, or other messages instead.
+//! Faults of a PTP master: a change of the last message of a response, or other messages instead.
 
 use std::time::Duration;
 
@@ -11,33 +11,33 @@ use horolog_wire::ptp::{
 
 use super::FaultOutcome;
 use crate::faulty_server::{ExpectedFinding, LATE};
-use crate::ptp_messages::{Datagram, From, PtpRequest, RequestKind, monitor_suffix};
+use crate::ptp_messages::{Datagram, PtpRequest, RequestKind, SourceSocket, monitor_suffix};
 
-/// A request, and what is known of others.
+/// Request with the requests before it.
 pub(super) struct Context<'a> {
     pub(super) request: &'a PtpRequest,
-    /// The request before.
+    /// Previous request.
     pub(super) before: Option<&'a PtpRequest>,
-    /// The last one of another client.
+    /// Last request of another client.
     pub(super) other: Option<&'a PtpRequest>,
 }
 
-/// What a master does; `None` where a request gives no occasion for it.
+/// Action of a faulty master; `None` if a request gives no occasion for the fault.
 #[derive(Clone, Copy)]
 pub(super) enum FaultAction {
-    /// Changes the last message that the request is owed.
+    /// Changes the last message of the correct response.
     Change(fn(&mut Vec<u8>)),
-    /// Sends something else.
+    /// Sends other messages instead.
     Send(fn(&Context<'_>) -> Option<Vec<Datagram>>),
 }
 
 impl FaultAction {
-    /// What is sent to this request.
-    pub(super) fn answers(self, context: &Context<'_>) -> Option<Vec<Datagram>> {
+    /// Returns the messages to send in reply to this request.
+    pub(super) fn responses(self, context: &Context<'_>) -> Option<Vec<Datagram>> {
         match self {
             Self::Send(make) => make(context),
             Self::Change(change) => {
-                let mut all = context.request.right();
+                let mut all = context.request.correct_response();
                 change(&mut all.last_mut()?.payload);
                 Some(all)
             }
@@ -45,14 +45,14 @@ impl FaultAction {
     }
 }
 
-/// A kind of fault: its name, what is to be found of it, and how it is committed.
+/// Kind of fault: name, expected outcome and action.
 pub(super) type Fault = (&'static str, FaultOutcome, FaultAction);
 
 const fn invalid(reason: InvalidReplyReason) -> FaultOutcome {
-    FaultOutcome::As(ExpectedFinding::Invalid(reason))
+    FaultOutcome::Common(ExpectedFinding::Invalid(reason))
 }
 
-const fn changed(
+const fn change_fault(
     name: &'static str,
     reason: InvalidReplyReason,
     change: fn(&mut Vec<u8>),
@@ -60,7 +60,7 @@ const fn changed(
     (name, invalid(reason), FaultAction::Change(change))
 }
 
-const fn sent(
+const fn send_fault(
     name: &'static str,
     outcome: FaultOutcome,
     make: fn(&Context<'_>) -> Option<Vec<Datagram>>,
@@ -68,10 +68,10 @@ const fn sent(
     (name, outcome, FaultAction::Send(make))
 }
 
-const NOTHING: FaultOutcome = FaultOutcome::As(ExpectedFinding::Nothing);
-const LOSS: FaultOutcome = FaultOutcome::As(ExpectedFinding::Loss);
+const NOTHING: FaultOutcome = FaultOutcome::Common(ExpectedFinding::Nothing);
+const LOSS: FaultOutcome = FaultOutcome::Common(ExpectedFinding::Loss);
 
-/// Where the domain, the flags and the seconds of a timestamp stand in a message, in bytes.
+/// Offsets of domain, flags and fields of a timestamp in a message, in bytes.
 const DOMAIN_OFFSET: usize = 4;
 const FLAGS_OFFSET: usize = 6;
 const SECONDS: std::ops::Range<usize> = HEADER_LEN..HEADER_LEN + 6;
@@ -81,46 +81,50 @@ fn set_length(message: &mut [u8], length: usize) {
     message[2..4].copy_from_slice(&(length as u16).to_be_bytes());
 }
 
-/// Puts something at the end of a message that belongs to it.
+/// Appends bytes to a message, and includes them in its length.
 fn append(message: &mut Vec<u8>, more: &[u8]) {
     message.extend(more);
     let length = message.len();
     set_length(message, length);
 }
 
-/// Makes it one of another type.
+/// Sets the message type.
 fn retype(message: &mut [u8], kind: u8) {
     message[0] = message[0] & 0xf0 | kind;
 }
 
-/// What can be wrong with any message.
-pub(super) const OF_ANY: [Fault; 24] = [
-    changed("nothing in it", InvalidReplyReason::Length, Vec::clear),
-    changed("cut off in its header", InvalidReplyReason::Length, |m| m.truncate(HEADER_LEN - 1)),
-    changed("cut off behind its header", InvalidReplyReason::Length, |m| m.truncate(HEADER_LEN)),
-    changed("a byte short", InvalidReplyReason::Length, |m| m.truncate(m.len() - 1)),
-    changed("more behind it", InvalidReplyReason::Length, |m| m.extend([0xa5; 20])),
-    changed("as long as can be", InvalidReplyReason::Length, |m| m.resize(1_452, 0xa5)),
-    changed("no length", InvalidReplyReason::Length, |m| set_length(m, 0)),
-    changed("a length within its header", InvalidReplyReason::Length, |m| {
+/// Faults of any message.
+pub(super) const MESSAGE_FAULTS: [Fault; 24] = [
+    change_fault("empty", InvalidReplyReason::Length, Vec::clear),
+    change_fault("cut off in its header", InvalidReplyReason::Length, |m| {
+        m.truncate(HEADER_LEN - 1);
+    }),
+    change_fault("cut off after its header", InvalidReplyReason::Length, |m| {
+        m.truncate(HEADER_LEN);
+    }),
+    change_fault("a byte short", InvalidReplyReason::Length, |m| m.truncate(m.len() - 1)),
+    change_fault("trailing bytes", InvalidReplyReason::Length, |m| m.extend([0xa5; 20])),
+    change_fault("maximum length", InvalidReplyReason::Length, |m| m.resize(1_452, 0xa5)),
+    change_fault("no length", InvalidReplyReason::Length, |m| set_length(m, 0)),
+    change_fault("a length within its header", InvalidReplyReason::Length, |m| {
         set_length(m, HEADER_LEN - 1);
     }),
-    changed("a length within its body", InvalidReplyReason::Length, |m| {
+    change_fault("a length within its body", InvalidReplyReason::Length, |m| {
         set_length(m, HEADER_LEN + 9);
     }),
-    changed("a length beyond its end", InvalidReplyReason::Length, |m| {
+    change_fault("a length beyond its end", InvalidReplyReason::Length, |m| {
         let length = m.len() + 1;
         set_length(m, length);
     }),
-    changed("garbage behind it that it counts", InvalidReplyReason::Length, |m| {
+    change_fault("trailing garbage within its length", InvalidReplyReason::Length, |m| {
         append(m, &[0xff; 9]);
     }),
-    changed("half a TLV", InvalidReplyReason::Length, |m| append(m, &[0x7f, 0])),
-    changed("a TLV of an odd length", InvalidReplyReason::Length, |m| {
+    change_fault("half a TLV", InvalidReplyReason::Length, |m| append(m, &[0x7f, 0])),
+    change_fault("a TLV of an odd length", InvalidReplyReason::Length, |m| {
         append(m, &[0x7f, 0, 0, 1, 0]);
     }),
     (
-        "a TLV that nobody knows",
+        "an unknown TLV",
         NOTHING,
         FaultAction::Change(|m| {
             let mut tlv = vec![0; 4 + 0x300];
@@ -128,177 +132,184 @@ pub(super) const OF_ANY: [Fault; 24] = [
             append(m, &tlv);
         }),
     ),
-    changed("a request", InvalidReplyReason::Mode, |m| retype(m, 0x1)),
-    changed("management", InvalidReplyReason::Mode, |m| {
+    change_fault("a request", InvalidReplyReason::Mode, |m| retype(m, 0x1)),
+    change_fault("management", InvalidReplyReason::Mode, |m| {
         m.resize(MANAGEMENT_LEN, 0);
         set_length(m, MANAGEMENT_LEN);
         retype(m, 0xd);
     }),
-    changed("a reserved type", InvalidReplyReason::Mode, |m| retype(m, 0x5)),
-    changed("version 1", InvalidReplyReason::Version, |m| m[1] = 1),
-    changed("version 3", InvalidReplyReason::Version, |m| m[1] = 3),
-    changed("another domain", InvalidReplyReason::Domain, |m| m[DOMAIN_OFFSET] ^= 1),
-    changed("another profile", InvalidReplyReason::Domain, |m| m[0] |= 0x10),
-    changed("for everybody", InvalidReplyReason::Flags, |m| {
+    change_fault("a reserved type", InvalidReplyReason::Mode, |m| retype(m, 0x5)),
+    change_fault("version 1", InvalidReplyReason::Version, |m| m[1] = 1),
+    change_fault("version 3", InvalidReplyReason::Version, |m| m[1] = 3),
+    change_fault("another domain", InvalidReplyReason::Domain, |m| m[DOMAIN_OFFSET] ^= 1),
+    change_fault("another profile", InvalidReplyReason::Domain, |m| m[0] |= 0x10),
+    change_fault("without the unicast flag", InvalidReplyReason::Flags, |m| {
         m[FLAGS_OFFSET] &= !((PtpFlags::UNICAST.0 >> 8) as u8);
     }),
-    changed("another clock", InvalidReplyReason::Source, |m| m[SOURCE_OFFSET] ^= 1),
-    changed("another port of the clock", InvalidReplyReason::Source, |m| m[SOURCE_OFFSET + 9] ^= 2),
+    change_fault("another clock", InvalidReplyReason::Source, |m| m[SOURCE_OFFSET] ^= 1),
+    change_fault("another port of the clock", InvalidReplyReason::Source, |m| {
+        m[SOURCE_OFFSET + 9] ^= 2;
+    }),
 ];
 
-/// What can be wrong with the way of any message.
-pub(super) const OF_THE_WAY: [Fault; 6] = [
-    sent("silent", LOSS, |_| Some(Vec::new())),
-    sent("twice", FaultOutcome::As(ExpectedFinding::Duplicate), |context| {
-        let mut all = context.request.right();
+/// Faults in the delivery of any message.
+pub(super) const DELIVERY_FAULTS: [Fault; 6] = [
+    send_fault("unanswered", LOSS, |_| Some(Vec::new())),
+    send_fault("twice", FaultOutcome::Common(ExpectedFinding::Duplicate), |context| {
+        let mut all = context.request.correct_response();
         all.extend(all.last().cloned());
         Some(all)
     }),
-    sent("replayed", FaultOutcome::As(ExpectedFinding::Replay), |context| {
-        context.before?.right().pop().map(|last| vec![last])
+    send_fault("replayed", FaultOutcome::Common(ExpectedFinding::Replay), |context| {
+        context.before?.correct_response().pop().map(|last| vec![last])
     }),
-    sent("out of order", NOTHING, |context| {
-        Some(moved(context, |last| last.after = Duration::from_millis(7)))
+    send_fault("out of order", NOTHING, |context| {
+        Some(redelivered(context, |last| last.delay = Duration::from_millis(7)))
     }),
-    sent("from another port", LOSS, |context| {
-        Some(moved(context, |last| last.from = From::OtherPort))
+    send_fault("from another port", LOSS, |context| {
+        Some(redelivered(context, |last| last.from = SourceSocket::OtherPort))
     }),
-    sent("from another address", LOSS, |context| {
-        Some(moved(context, |last| last.from = From::OtherAddress))
+    send_fault("from another address", LOSS, |context| {
+        Some(redelivered(context, |last| last.from = SourceSocket::OtherAddress))
     }),
 ];
 
-/// All that a request is owed, the last of it on another way.
-fn moved(context: &Context<'_>, change: fn(&mut Datagram)) -> Vec<Datagram> {
-    let mut all = context.request.right();
+/// Returns the correct response with a changed delivery of its last message.
+fn redelivered(context: &Context<'_>, change: fn(&mut Datagram)) -> Vec<Datagram> {
+    let mut all = context.request.correct_response();
     all.last_mut().into_iter().for_each(change);
     all
 }
 
-/// What can be wrong with a timestamp.
-pub(super) const OF_A_TIME: [Fault; 3] = [
-    changed("no time", InvalidReplyReason::Timestamp, |m| {
+/// Faults of a timestamp.
+pub(super) const TIMESTAMP_FAULTS: [Fault; 3] = [
+    change_fault("no time", InvalidReplyReason::Timestamp, |m| {
         m[HEADER_LEN..TIMESTAMP_MESSAGE_LEN].fill(0);
     }),
-    changed("a second of 10^9 ns", InvalidReplyReason::Timestamp, |m| {
+    change_fault("a second of 10^9 ns", InvalidReplyReason::Timestamp, |m| {
         m[NANOSECONDS].copy_from_slice(&1_000_000_000_u32.to_be_bytes());
     }),
-    changed("after the end of time", InvalidReplyReason::Timestamp, |m| m[SECONDS].fill(0xff)),
+    change_fault("after the end of time", InvalidReplyReason::Timestamp, |m| m[SECONDS].fill(0xff)),
 ];
 
-/// What can be wrong with the number of an answer.
-pub(super) const OF_A_NUMBER: [Fault; 1] =
-    [changed("the number of no request", InvalidReplyReason::Sequence, |m| {
+/// Faults of a sequence number.
+pub(super) const SEQUENCE_FAULTS: [Fault; 1] =
+    [change_fault("an unknown sequence number", InvalidReplyReason::Sequence, |m| {
         m[SEQUENCE_ID_OFFSET] ^= 0x40;
     })];
 
-/// A delay response to somebody else.
-fn to_another(context: &Context<'_>, requesting: PortIdentity) -> Vec<Datagram> {
+/// Returns a delay response to another port.
+fn delay_to_port(context: &Context<'_>, requesting: PortIdentity) -> Vec<Datagram> {
     vec![context.request.delay(requesting, &[])]
 }
 
-/// What can be wrong with a delay response alone.
-pub(super) const OF_A_DELAY: [Fault; 4] = [
-    sent("late", FaultOutcome::As(ExpectedFinding::Late), |context| {
-        Some(moved(context, |last| last.after = LATE))
+/// Faults of a delay response alone.
+pub(super) const DELAY_RESPONSE_FAULTS: [Fault; 4] = [
+    send_fault("late", FaultOutcome::Common(ExpectedFinding::Late), |context| {
+        Some(redelivered(context, |last| last.delay = LATE))
     }),
-    sent("of a clock that did not ask", invalid(InvalidReplyReason::Origin), |context| {
-        // The bit that tells which of a request's timestamps it is.
+    send_fault("to another clock", invalid(InvalidReplyReason::Origin), |context| {
+        // This bit selects one of a request's two timestamps.
         let PortIdentity { clock, port } = context.request.port;
-        Some(to_another(context, PortIdentity { clock: clock ^ 1, port }))
+        Some(delay_to_port(context, PortIdentity { clock: clock ^ 1, port }))
     }),
-    sent("of a port that did not ask", invalid(InvalidReplyReason::Origin), |context| {
-        Some(to_another(context, PortIdentity { port: 77, ..context.request.port }))
+    send_fault("to another port", invalid(InvalidReplyReason::Origin), |context| {
+        Some(delay_to_port(context, PortIdentity { port: 77, ..context.request.port }))
     }),
-    changed("a Sync", InvalidReplyReason::Mode, |m| {
+    change_fault("a Sync", InvalidReplyReason::Mode, |m| {
         m.truncate(TIMESTAMP_MESSAGE_LEN);
         set_length(m, TIMESTAMP_MESSAGE_LEN);
         retype(m, 0x0);
     }),
 ];
 
-/// What takes several clients.
-pub(super) const OF_CLIENTS: [Fault; 1] =
-    [sent("another client's answer", invalid(InvalidReplyReason::Client), |context| {
-        let mut last = context.other?.right().pop()?;
+/// Faults that need several clients.
+pub(super) const CLIENT_FAULTS: [Fault; 1] =
+    [send_fault("another client's answer", invalid(InvalidReplyReason::Client), |context| {
+        let mut last = context.other?.correct_response().pop()?;
         last.to.set_ip(context.request.from);
         Some(vec![last])
     })];
 
-/// The messages that NetSync Monitor owes, but one of them.
-fn without(context: &Context<'_>, which: usize) -> Vec<Datagram> {
-    let mut all = context.request.right();
+/// Returns the correct NetSync Monitor response without one of its messages.
+fn without_message(context: &Context<'_>, which: usize) -> Vec<Datagram> {
+    let mut all = context.request.correct_response();
     all.remove(which);
     all
 }
 
-/// The same with another delay response: one with these TLVs.
+/// Returns the correct NetSync Monitor response with other TLVs in its delay response.
 fn with_suffix(context: &Context<'_>, suffix: &[u8]) -> Vec<Datagram> {
-    let mut all = context.request.right();
+    let mut all = context.request.correct_response();
     all[0] = context.request.delay(context.request.port, suffix);
     all
 }
 
-/// What can be wrong with NetSync Monitor's answers as a whole.
-pub(super) const OF_MONITOR: [Fault; 10] = [
-    sent("no delay response", FaultOutcome::NoDelay, |context| Some(without(context, 0))),
-    sent("no Sync", FaultOutcome::NoSync, |context| Some(without(context, 1))),
-    sent("no follow-up", FaultOutcome::NoSync, |context| Some(without(context, 2))),
-    sent("a delay response and nothing else", FaultOutcome::NoSync, |context| {
-        Some(without(context, 2).into_iter().take(1).collect())
+/// Faults of a whole NetSync Monitor response.
+pub(super) const MONITOR_FAULTS: [Fault; 10] = [
+    send_fault("no delay response", FaultOutcome::NoDelay, |context| {
+        Some(without_message(context, 0))
     }),
-    sent("the other way round", NOTHING, |context| {
-        let mut all = context.request.right();
+    send_fault("no Sync", FaultOutcome::NoSync, |context| Some(without_message(context, 1))),
+    send_fault("no follow-up", FaultOutcome::NoSync, |context| Some(without_message(context, 2))),
+    send_fault("a delay response and nothing else", FaultOutcome::NoSync, |context| {
+        Some(without_message(context, 2).into_iter().take(1).collect())
+    }),
+    send_fault("the other way round", NOTHING, |context| {
+        let mut all = context.request.correct_response();
         all.reverse();
         Some(all)
     }),
-    sent("nothing of the master", invalid(InvalidReplyReason::Monitor), |context| {
+    send_fault("without the monitor TLV", invalid(InvalidReplyReason::Monitor), |context| {
         Some(with_suffix(context, &[]))
     }),
-    sent("too little of the master", invalid(InvalidReplyReason::Monitor), |context| {
+    send_fault("a short monitor TLV", invalid(InvalidReplyReason::Monitor), |context| {
         Some(with_suffix(context, &[0x21, 0xff, 0, 2, 6, 0]))
     }),
-    sent("traceable to nothing", FaultOutcome::As(ExpectedFinding::Unsynchronised), |context| {
-        Some(with_suffix(context, &monitor_suffix(PtpFlags::default())))
-    }),
-    changed("sent before it was asked for", InvalidReplyReason::Timestamp, |m| {
+    send_fault(
+        "traceable to nothing",
+        FaultOutcome::Common(ExpectedFinding::Unsynchronised),
+        |context| Some(with_suffix(context, &monitor_suffix(PtpFlags::default()))),
+    ),
+    change_fault("sent before the request", InvalidReplyReason::Timestamp, |m| {
         m[NANOSECONDS].copy_from_slice(&1_000_u32.to_be_bytes());
     }),
-    sent("a Sync of another domain", invalid(InvalidReplyReason::Domain), |context| {
-        let mut all = context.request.right();
+    send_fault("a Sync of another domain", invalid(InvalidReplyReason::Domain), |context| {
+        let mut all = context.request.correct_response();
         all[1].payload[DOMAIN_OFFSET] ^= 1;
         Some(all)
     }),
 ];
 
-/// What another client is owed in NetSync Monitor: nothing in it tells whose it is but its number.
-pub(super) const OF_MONITORS_CLIENTS: [Fault; 1] =
-    [sent("another client's follow-up", invalid(InvalidReplyReason::Sequence), |context| {
-        let mut all = context.request.right();
-        let mut other = context.other?.right().pop()?;
+/// Faults of NetSync Monitor that need several clients: only the sequence number identifies the
+/// client of a `Follow_Up`.
+pub(super) const MONITOR_CLIENT_FAULTS: [Fault; 1] =
+    [send_fault("another client's follow-up", invalid(InvalidReplyReason::Sequence), |context| {
+        let mut all = context.request.correct_response();
+        let mut other = context.other?.correct_response().pop()?;
         other.to.set_ip(context.request.from);
         *all.last_mut()? = other;
         Some(all)
     })];
 
-/// What is asked for, and the answer to it by one TLV.
-fn negotiated(
+/// Returns a signaling message with one TLV in reply to a unicast request.
+fn signaling_reply(
     context: &Context<'_>,
     make: fn(&PtpRequest, MessageType, u32) -> UnicastNegotiationTlv,
 ) -> Option<Vec<Datagram>> {
-    let RequestKind::Messages { kind, duration_s, .. } = context.request.wanted else {
+    let RequestKind::Messages { kind, duration_s, .. } = context.request.kind else {
         return None;
     };
     Some(vec![context.request.negotiation(make(context.request, kind, duration_s))])
 }
 
-const fn ended(kind: MessageType) -> UnicastCancellation {
+const fn cancellation(kind: MessageType) -> UnicastCancellation {
     UnicastCancellation { kind, maintain_request: false, maintain_grant: false }
 }
 
-/// What is asked for, granted to somebody else.
-fn to_another_port(context: &Context<'_>, target: PortIdentity) -> Option<Vec<Datagram>> {
-    let RequestKind::Messages { kind, duration_s, .. } = context.request.wanted else {
+/// Returns the grant of a unicast request, addressed to another port.
+fn grant_to_port(context: &Context<'_>, target: PortIdentity) -> Option<Vec<Datagram>> {
+    let RequestKind::Messages { kind, duration_s, .. } = context.request.kind else {
         return None;
     };
     let mut tlv = [0; UNICAST_LEN_MAX];
@@ -306,60 +317,70 @@ fn to_another_port(context: &Context<'_>, target: PortIdentity) -> Option<Vec<Da
     Some(vec![context.request.signaling(target, &tlv[..length])])
 }
 
-/// What can be wrong with a negotiation alone.
-pub(super) const OF_A_NEGOTIATION: [Fault; 15] = [
-    sent("late", FaultOutcome::As(ExpectedFinding::Late), |context| {
-        Some(moved(context, |last| last.after = LATE))
+/// Faults of a unicast negotiation alone.
+pub(super) const NEGOTIATION_FAULTS: [Fault; 15] = [
+    send_fault("late", FaultOutcome::Common(ExpectedFinding::Late), |context| {
+        Some(redelivered(context, |last| last.delay = LATE))
     }),
-    sent("denied", FaultOutcome::Denied, |context| {
-        negotiated(context, |request, kind, _| request.grant(kind, 0))
+    send_fault("denied", FaultOutcome::Denied, |context| {
+        signaling_reply(context, |request, kind, _| request.grant(kind, 0))
     }),
-    sent("grants others", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |request, _, duration_s| {
+    send_fault("grants other messages", invalid(InvalidReplyReason::UnicastTerms), |context| {
+        signaling_reply(context, |request, _, duration_s| {
             request.grant(MessageType::Management, duration_s)
         })
     }),
-    sent("denies others", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |request, _, _| request.grant(MessageType::FollowUp, 0))
+    send_fault("denies other messages", invalid(InvalidReplyReason::UnicastTerms), |context| {
+        signaling_reply(context, |request, _, _| request.grant(MessageType::FollowUp, 0))
     }),
-    sent("asks as well", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |_, kind, duration_s| UnicastNegotiationTlv::Request {
+    send_fault("requests as well", invalid(InvalidReplyReason::UnicastTerms), |context| {
+        signaling_reply(context, |_, kind, duration_s| UnicastNegotiationTlv::Request {
             kind,
             log_interval: 0,
             duration_s,
         })
     }),
-    sent("takes back what it did not grant", FaultOutcome::TakenBackOnly, |context| {
-        negotiated(context, |_, kind, _| UnicastNegotiationTlv::Cancel(ended(kind)))
+    send_fault("cancels without a grant", FaultOutcome::CancelledOnly, |context| {
+        signaling_reply(context, |_, kind, _| UnicastNegotiationTlv::Cancel(cancellation(kind)))
     }),
-    sent("takes back what it granted", FaultOutcome::TakenBack, |context| {
-        let cancel = negotiated(context, |_, kind, _| UnicastNegotiationTlv::Cancel(ended(kind)))?;
-        Some([context.request.right(), cancel].concat())
+    send_fault("cancels its grant", FaultOutcome::Cancelled, |context| {
+        let cancel = signaling_reply(context, |_, kind, _| {
+            UnicastNegotiationTlv::Cancel(cancellation(kind))
+        })?;
+        Some([context.request.correct_response(), cancel].concat())
     }),
-    sent("takes others back", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |_, _, _| UnicastNegotiationTlv::Cancel(ended(MessageType::Management)))
+    send_fault("cancels other messages", invalid(InvalidReplyReason::UnicastTerms), |context| {
+        signaling_reply(context, |_, _, _| {
+            UnicastNegotiationTlv::Cancel(cancellation(MessageType::Management))
+        })
     }),
-    sent("acknowledges an end", invalid(InvalidReplyReason::UnicastTerms), |context| {
-        negotiated(context, |_, kind, _| UnicastNegotiationTlv::AcknowledgeCancel(ended(kind)))
-    }),
-    sent("says nothing", invalid(InvalidReplyReason::UnicastTerms), |context| {
+    send_fault(
+        "acknowledges a cancellation",
+        invalid(InvalidReplyReason::UnicastTerms),
+        |context| {
+            signaling_reply(context, |_, kind, _| {
+                UnicastNegotiationTlv::AcknowledgeCancel(cancellation(kind))
+            })
+        },
+    ),
+    send_fault("signaling without a TLV", invalid(InvalidReplyReason::UnicastTerms), |context| {
         Some(vec![context.request.signaling(context.request.port, &[])])
     }),
-    sent("a grant that is too short", invalid(InvalidReplyReason::UnicastTerms), |context| {
+    send_fault("a grant that is too short", invalid(InvalidReplyReason::UnicastTerms), |context| {
         Some(vec![context.request.signaling(context.request.port, &[0, 5, 0, 2, 0xb0, 0])])
     }),
-    sent("grants a reserved type", invalid(InvalidReplyReason::UnicastTerms), |context| {
+    send_fault("grants a reserved type", invalid(InvalidReplyReason::UnicastTerms), |context| {
         let tlv = [0, 5, 0, 8, 0x50, 0, 0, 0, 0, 9, 0, 1];
         Some(vec![context.request.signaling(context.request.port, &tlv)])
     }),
-    sent("a clock that did not ask", invalid(InvalidReplyReason::Origin), |context| {
+    send_fault("to another clock", invalid(InvalidReplyReason::Origin), |context| {
         let PortIdentity { clock, port } = context.request.port;
-        to_another_port(context, PortIdentity { clock: clock ^ 1, port })
+        grant_to_port(context, PortIdentity { clock: clock ^ 1, port })
     }),
-    sent("to all ports", invalid(InvalidReplyReason::Origin), |context| {
-        to_another_port(context, PortIdentity::ALL)
+    send_fault("to all ports", invalid(InvalidReplyReason::Origin), |context| {
+        grant_to_port(context, PortIdentity::ALL)
     }),
-    changed("a delay response", InvalidReplyReason::Mode, |m| {
+    change_fault("a delay response", InvalidReplyReason::Mode, |m| {
         m.truncate(DELAY_RESP_LEN);
         set_length(m, DELAY_RESP_LEN);
         retype(m, 0x9);

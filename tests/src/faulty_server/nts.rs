@@ -1,4 +1,4 @@
-//! The same for authenticated replies: a server that has the keys, and uses them wrongly.
+//! Faults of authenticated replies: the server has the keys and applies them incorrectly.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
@@ -19,31 +19,30 @@ use horolog_time::Clock;
 use horolog_wire::ntp::HEADER_LEN;
 use libtest_mimic::Trial;
 
-use super::{ExpectedFinding, answer, check_found};
+use super::{ExpectedFinding, check_result, reply_to};
 use crate::ROOT;
 use crate::faulty_responder::FaultyResponder;
-use crate::load_accounting::at_one_rate;
+use crate::load_accounting::options_at_rate;
 use crate::process::server_address;
 use crate::scenario::scenario;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    let run = each_fault_of_authentication_is_counted_as_one;
-    vec![scenario("faulty_server::each_fault_of_authentication_is_counted_as_one", ROOT, run)]
+    let run = authentication_faults_are_counted;
+    vec![scenario("faulty_server::authentication_faults_are_counted", ROOT, run)]
 }
 
 const SESSIONS: usize = 3;
 
-/// What a server has, to make a reply with.
-struct Making<'a> {
+/// Data from which a server makes a reply.
+struct ReplyParts<'a> {
     keys: &'a CookieKeys,
     opened: AuthenticRequest<'a>,
     header: [u8; HEADER_LEN],
     nonces: &'a mut NonceStream,
 }
 
-impl Making<'_> {
-    fn sealed(&mut self) -> Vec<u8> {
+impl ReplyParts<'_> {
+    fn sealed_reply(&mut self) -> Vec<u8> {
         let mut reply = vec![0; 2_048];
         let Self { keys, opened, header, nonces } = self;
         let length = seal_reply(keys, opened, header, &mut |bytes| nonces.fill(bytes), &mut reply);
@@ -51,39 +50,40 @@ impl Making<'_> {
         reply
     }
 
-    fn changed(&mut self, change: impl FnOnce(&mut Vec<u8>)) -> Vec<Vec<u8>> {
-        let mut reply = self.sealed();
+    fn changed_reply(&mut self, change: impl FnOnce(&mut Vec<u8>)) -> Vec<Vec<u8>> {
+        let mut reply = self.sealed_reply();
         change(&mut reply);
         vec![reply]
     }
 }
 
-type FaultFn = fn(&mut Making<'_>) -> Vec<Vec<u8>>;
+type FaultFn = fn(&mut ReplyParts<'_>) -> Vec<Vec<u8>>;
 
 const NTS: ExpectedFinding = ExpectedFinding::Invalid(InvalidReplyReason::Nts);
 
 const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
     ("a bit of the tag", NTS, |making| {
-        making.changed(|reply| reply.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1))
+        making
+            .changed_reply(|reply| reply.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1))
     }),
-    ("a bit of the header", NTS, |making| making.changed(|reply| reply[1] ^= 2)),
+    ("a bit of the header", NTS, |making| making.changed_reply(|reply| reply[1] ^= 2)),
     ("another unique identifier", NTS, |making| {
         let mut other = making.opened.unique_id.to_vec();
         other[0] ^= 1;
-        let mut reply = making.sealed();
-        // Behind the header and the field's own four bytes.
+        let mut reply = making.sealed_reply();
+        // After the header and the 4-byte header of the field.
         reply[HEADER_LEN + 4..HEADER_LEN + 4 + other.len()].copy_from_slice(&other);
         vec![reply]
     }),
-    ("no fields at all", NTS, |making| vec![making.header.to_vec()]),
+    ("no extension fields", NTS, |making| vec![making.header.to_vec()]),
     ("no authenticator", NTS, |making| {
         let length = HEADER_LEN + 4 + making.opened.unique_id.len();
-        making.changed(|reply| reply.truncate(length))
+        making.changed_reply(|reply| reply.truncate(length))
     }),
-    ("cut short", NTS, |making| making.changed(|reply| reply.truncate(reply.len() - 4))),
+    ("truncated", NTS, |making| making.changed_reply(|reply| reply.truncate(reply.len() - 4))),
     ("longer than the request", ExpectedFinding::Invalid(InvalidReplyReason::Length), |making| {
         let length = making.opened.request_len + 4;
-        making.changed(|reply| reply.resize(length, 0))
+        making.changed_reply(|reply| reply.resize(length, 0))
     }),
     ("kiss NTSN", ExpectedFinding::Invalid(InvalidReplyReason::KissNtsn), |making| {
         let mut kiss = vec![0; 256];
@@ -91,10 +91,10 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
         kiss.truncate(length);
         vec![kiss]
     }),
-    ("replayed", ExpectedFinding::Duplicate, |making| vec![making.sealed(); 2]),
+    ("replayed", ExpectedFinding::Duplicate, |making| vec![making.sealed_reply(); 2]),
 ];
 
-/// Starts a server that goes wrong at every second request.
+/// Starts a server that commits a fault at every second request.
 fn start_server(
     lab: &Lab,
     at: SocketAddr,
@@ -110,17 +110,17 @@ fn start_server(
         while state.is_running() {
             let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
             let packet = &buffer[..length];
-            let (Some(reply), Ok(opened)) = (answer(packet), open_request(&keys, packet)) else {
+            let (Some(reply), Ok(opened)) = (reply_to(packet), open_request(&keys, packet)) else {
                 continue;
             };
             let mut header = [0; HEADER_LEN];
             reply.emit(&mut header);
-            let mut making = Making { keys: &keys, opened, header, nonces: &mut nonces };
+            let mut making = ReplyParts { keys: &keys, opened, header, nonces: &mut nonces };
             let replies = if state.count_request() % 2 == 1 {
                 state.count_fault();
                 commit(&mut making)
             } else {
-                vec![making.sealed()]
+                vec![making.sealed_reply()]
             };
             for reply in replies {
                 let _ = socket.send_to(&reply, from);
@@ -129,7 +129,7 @@ fn start_server(
     }))
 }
 
-/// Watches a run and says nothing.
+/// Observer that never ends a run.
 struct NullObserver;
 
 impl LoadObserver for NullObserver {
@@ -138,8 +138,8 @@ impl LoadObserver for NullObserver {
     }
 }
 
-/// By both engines that have a cipher, with keys that both ends make from one secret.
-pub(crate) fn each_fault_of_authentication_is_counted_as_one() -> Result<()> {
+/// Covers both engines that support NTS, with sessions and cookie keys from one master secret.
+pub(crate) fn authentication_faults_are_counted() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let mut wrong = Vec::new();
@@ -158,11 +158,11 @@ pub(crate) fn each_fault_of_authentication_is_counted_as_one() -> Result<()> {
                 sessions: Some(Arc::new(sessions)),
                 threads: Some(1),
                 reply_timeout: Duration::from_millis(500),
-                ..at_one_rate(at, (1_000.0, Duration::from_millis(300)))?
+                ..options_at_rate(at, (1_000.0, Duration::from_millis(300)))?
             };
             let result =
                 lab.client().run(move || LoadRun::prepare(options)?.run(&mut NullObserver))??;
-            let checked = check_found(&result, found, server.end());
+            let checked = check_result(&result, found, server.end());
             wrong.extend(checked.err().map(|why| format!("{name} by {engine:?}: {why:#}")));
         }
     }

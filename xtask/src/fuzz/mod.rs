@@ -1,8 +1,9 @@
 //! `cargo xtask fuzz`: builds the fuzz targets with coverage counters on the stable compiler and
-//! runs each for some seconds, as many at a time as there are processors. The corpus lives in the
-//! cache, outside the clone, so each run starts from what earlier ones found; `fuzz/seeds/TARGET`
-//! feeds the first. It keeps a crash, and says how to see it again; it does not minimise or judge
-//! it.
+//! runs each for some seconds, as many at a time as there are CPUs. The corpus is in the cache,
+//! outside the clone, so each run starts with the inputs that earlier ones found, and the first one
+//! with `fuzz/seeds/TARGET`. A crash is stored and reported with a command that reproduces it; it
+//! is
+//! not minimised.
 
 mod report;
 
@@ -17,10 +18,9 @@ use std::thread::{self, available_parallelism};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo;
-use report::Outcome;
+use report::FuzzOutcome;
 
-/// The flags that make LLVM count what runs. cargo-fuzz passes the same, by way of a nightly
-/// option.
+/// Flags that make LLVM add coverage counters. cargo-fuzz passes the same ones by a nightly option.
 const COVERAGE_FLAGS: [&str; 5] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -29,26 +29,26 @@ const COVERAGE_FLAGS: [&str; 5] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// No input of a packet parser takes this long; one that does is a finding.
+/// Longest time in seconds for one input of a packet parser; a longer one counts as a crash.
 const SECONDS_PER_INPUT_MAX: u32 = 5;
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// For each target.
+pub(crate) struct FuzzOptions {
+    /// Duration of the run of each target.
     seconds: u32,
     /// All targets if `None`.
     target: Option<String>,
 }
 
-impl Options {
-    /// `None` if the arguments make no sense.
+impl FuzzOptions {
+    /// Parses the arguments. Returns `None` if they are invalid.
     pub(crate) fn parse(arguments: &[&str]) -> Option<Self> {
         let mut options = Self { seconds: 10, target: None };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             match *argument {
-                // Zero would mean "for ever" to libFuzzer.
+                // Zero would mean no limit to libFuzzer.
                 "--seconds" => {
                     options.seconds = rest.next()?.parse().ok().filter(|seconds| *seconds > 0)?;
                 }
@@ -61,16 +61,16 @@ impl Options {
     }
 }
 
-/// Builds and runs the targets; `true` when none of them crashed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
-    let plan = Plan::new()?;
+/// Builds and runs the targets. Returns true if none of them crashed.
+pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
+    let plan = FuzzPlan::new()?;
     let targets: Vec<&String> = plan
         .targets
         .iter()
         .filter(|target| options.target.as_ref().is_none_or(|wanted| wanted == *target))
         .collect();
     if targets.is_empty() {
-        bail!("no such fuzz target; there are: {}", plan.targets.join(", "));
+        bail!("no such fuzz target; available: {}", plan.targets.join(", "));
     }
     plan.build(options.target.as_deref())?;
     let crashed = plan.fuzz_all(&targets, options.seconds)?;
@@ -78,18 +78,18 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(crashed == 0)
 }
 
-/// Where everything is.
-struct Plan {
+/// Fuzz targets, and the directories of their programs and corpora.
+struct FuzzPlan {
     targets: Vec<String>,
     host: String,
     target_directory: PathBuf,
     cache: PathBuf,
 }
 
-impl Plan {
+impl FuzzPlan {
     fn new() -> Result<Self> {
-        let product = cargo::metadata(&manifest("Cargo.toml"))?;
-        let fuzz = cargo::metadata(&manifest("fuzz/Cargo.toml"))?;
+        let product = cargo::metadata(&workspace_path("Cargo.toml"))?;
+        let fuzz = cargo::metadata(&workspace_path("fuzz/Cargo.toml"))?;
         let targets = fuzz
             .members()
             .flat_map(|package| &package.targets)
@@ -112,8 +112,8 @@ impl Plan {
         let mut command = Command::new("cargo");
         command
             .args(["build", "--locked", "--release", "--manifest-path"])
-            .arg(manifest("fuzz/Cargo.toml"))
-            // Naming the host as the target keeps the flags away from build scripts and procedural
+            .arg(workspace_path("fuzz/Cargo.toml"))
+            // With an explicit target the flags do not apply to build scripts and procedural
             // macros, which could not be linked with them.
             .args(["--target", &self.host, "--target-dir"])
             .arg(&self.target_directory)
@@ -123,11 +123,11 @@ impl Plan {
             command.args(["--bin", target]);
         }
         let status = command.status().context("cannot run cargo build")?;
-        ensure!(status.success(), "the fuzz targets do not build");
+        ensure!(status.success(), "cannot build the fuzz targets");
         Ok(())
     }
 
-    /// Runs as many targets at a time as there are processors; returns how many crashed.
+    /// Runs as many targets at a time as there are CPUs. Returns the number of crashes.
     fn fuzz_all(&self, targets: &[&String], seconds: u32) -> Result<usize> {
         let waiting = Mutex::new(targets.iter());
         let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -154,11 +154,11 @@ impl Plan {
         })
     }
 
-    fn fuzz(&self, target: &str, seconds: u32) -> Result<Outcome> {
+    fn fuzz(&self, target: &str, seconds: u32) -> Result<FuzzOutcome> {
         let home = self.cache.join("fuzz").join(target);
-        let corpus = created(home.join("corpus"))?;
-        let crashes = created(home.join("crashes"))?;
-        let seeds = manifest("fuzz/seeds").join(target);
+        let corpus = create_directory(home.join("corpus"))?;
+        let crashes = create_directory(home.join("crashes"))?;
+        let seeds = workspace_path("fuzz/seeds").join(target);
         let log_path = home.join("log");
         let log = File::create(&log_path)
             .with_context(|| format!("cannot write {}", log_path.display()))?;
@@ -167,8 +167,8 @@ impl Plan {
             .arg(format!("-timeout={SECONDS_PER_INPUT_MAX}"))
             .arg(format!("-artifact_prefix={}/", crashes.display()))
             .args(["-use_value_profile=1", "-print_final_stats=1"])
-            // What is new goes to the first directory. Old crashes are tried again, so that luck
-            // does not turn a run green while the fault is still there.
+            // New inputs go to the first directory. Inputs of earlier crashes are run again: a run
+            // succeeds only if their cause has been removed.
             .args([&corpus, &crashes])
             .args(Some(seeds).filter(|seeds| seeds.is_dir()))
             .stderr(log)
@@ -176,22 +176,22 @@ impl Plan {
             .with_context(|| format!("cannot run the fuzz target {target}"))?;
         let log =
             fs::read(&log_path).with_context(|| format!("cannot read {}", log_path.display()))?;
-        Outcome::new(&String::from_utf8_lossy(&log), status.success())
+        FuzzOutcome::new(&String::from_utf8_lossy(&log), status.success())
             .with_context(|| format!("{target}; see {}", log_path.display()))
     }
 }
 
-fn manifest(path: &str) -> PathBuf {
+fn workspace_path(path: &str) -> PathBuf {
     cargo::root().join(path)
 }
 
-fn created(directory: PathBuf) -> Result<PathBuf> {
+fn create_directory(directory: PathBuf) -> Result<PathBuf> {
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
     Ok(directory)
 }
 
-/// The same place as in scripts/lib.sh.
+/// Returns the cache directory, determined as in scripts/lib.sh.
 fn cache_directory() -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(cache) = variable("HOROLOG_CACHE") {
@@ -208,22 +208,22 @@ fn cache_directory() -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn options(seconds: u32, target: Option<&str>) -> Options {
-        Options { seconds, target: target.map(str::to_owned) }
+    fn options(seconds: u32, target: Option<&str>) -> FuzzOptions {
+        FuzzOptions { seconds, target: target.map(str::to_owned) }
     }
 
     #[test]
     fn options_are_read_in_any_order() {
-        assert_eq!(Options::parse(&[]), Some(options(10, None)));
-        assert_eq!(Options::parse(&["--seconds", "3", "a"]), Some(options(3, Some("a"))));
-        assert_eq!(Options::parse(&["a", "--seconds", "3"]), Some(options(3, Some("a"))));
+        assert_eq!(FuzzOptions::parse(&[]), Some(options(10, None)));
+        assert_eq!(FuzzOptions::parse(&["--seconds", "3", "a"]), Some(options(3, Some("a"))));
+        assert_eq!(FuzzOptions::parse(&["a", "--seconds", "3"]), Some(options(3, Some("a"))));
     }
 
     #[test]
-    fn options_that_make_no_sense_are_refused() {
+    fn invalid_options_are_refused() {
         for arguments in [&["--seconds"][..], &["--seconds", "0"], &["--second", "1"], &["a", "b"]]
         {
-            assert_eq!(Options::parse(arguments), None, "{arguments:?}");
+            assert_eq!(FuzzOptions::parse(arguments), None, "{arguments:?}");
         }
     }
 }

@@ -1,39 +1,39 @@
-//! Reads what a libFuzzer run left in its log, and puts it in one line.
+//! Report of a libFuzzer run, in one line, from its log.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// How the run of one target ended.
+/// Outcome of the run of one target.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct FuzzOutcome {
     pub(super) passed: bool,
-    /// Missing where a crash cut the statistics off.
+    /// `None` if a crash cut the statistics off.
     runs: Option<u64>,
     runs_per_second: Option<u64>,
-    /// What went wrong, in the words of the target.
+    /// Reason of a crash, as printed by the target.
     reason: Option<String>,
     /// File with the input that crashed the target.
     artifact: Option<String>,
 }
 
-impl Outcome {
-    /// Fails if the log shows that nothing was measured: such a run proves nothing.
+impl FuzzOutcome {
+    /// Reads a log. Fails if no input was run with coverage counters: such a run proves nothing.
     pub(super) fn new(log: &str, passed: bool) -> Result<Self> {
         let counters = log.lines().find(|line| line.contains("inline 8-bit counters"));
         counters.context("the binary has no coverage counters, so it was not fuzzed")?;
         let runs = statistic(log, "number_of_executed_units");
-        ensure!(!passed || runs.is_some_and(|runs| runs > 0), "it ran no input");
+        ensure!(!passed || runs.is_some_and(|runs| runs > 0), "no input was run");
         Ok(Self {
             passed,
             runs,
             runs_per_second: statistic(log, "average_exec_per_sec"),
             reason: reason(log),
-            artifact: after(log, "Test unit written to "),
+            artifact: text_after(log, "Test unit written to "),
         })
     }
 
-    /// One line for the table of all targets.
+    /// Returns a line for the table of all targets.
     pub(super) fn line(&self, target: &str) -> String {
         let number = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), |n| n.to_string());
         format!(
@@ -44,7 +44,7 @@ impl Outcome {
         )
     }
 
-    /// What to do about a crash of the target's `binary`.
+    /// Returns the reason of a crash of the target's `binary`, and a command that reproduces it.
     pub(super) fn advice(&self, binary: &Path) -> String {
         let reason = self.reason.as_deref().unwrap_or("no reason in the log");
         match &self.artifact {
@@ -52,14 +52,14 @@ impl Outcome {
                 "  {reason}\n  input:     {artifact}\n  reproduce: {} {artifact}",
                 binary.display()
             ),
-            None => format!("  {reason}\n  no input was kept"),
+            None => format!("  {reason}\n  no input was stored"),
         }
     }
 }
 
-/// `stat::NAME: VALUE`, as `-print_final_stats=1` writes it.
+/// Returns the value of `stat::NAME: VALUE`, as written by `-print_final_stats=1`.
 fn statistic(log: &str, name: &str) -> Option<u64> {
-    after(log, &format!("stat::{name}:"))?.parse().ok()
+    text_after(log, &format!("stat::{name}:"))?.parse().ok()
 }
 
 /// Returns the reason of a crash: of a Rust panic, the line after its heading; of libFuzzer, a line
@@ -68,11 +68,11 @@ fn reason(log: &str) -> Option<String> {
     let mut lines = log.lines().skip_while(|line| !line.contains("panicked at "));
     match (lines.next(), lines.next()) {
         (Some(location), Some(message)) => Some(format!("{} {message}", location.trim())),
-        _ => after(log, "ERROR: libFuzzer: "),
+        _ => text_after(log, "ERROR: libFuzzer: "),
     }
 }
 
-fn after(log: &str, prefix: &str) -> Option<String> {
+fn text_after(log: &str, prefix: &str) -> Option<String> {
     let (_, rest) = log.lines().find_map(|line| line.split_once(prefix))?;
     Some(rest.trim().to_owned())
 }
@@ -88,7 +88,7 @@ mod tests {
         let log = format!(
             "{LOADED}stat::number_of_executed_units: 4194304\nstat::average_exec_per_sec:     1398101\n"
         );
-        let outcome = Outcome::new(&log, true).unwrap();
+        let outcome = FuzzOutcome::new(&log, true).unwrap();
         assert_eq!(
             outcome.line("wire_ntp"),
             "wire_ntp                      4194304 runs   1398101/s  ok"
@@ -102,7 +102,7 @@ mod tests {
              ==7== ERROR: libFuzzer: deadly signal\n\
              artifact_prefix='/c/'; Test unit written to /c/crash-1f\n"
         );
-        let outcome = Outcome::new(&log, false).unwrap();
+        let outcome = FuzzOutcome::new(&log, false).unwrap();
         assert!(outcome.line("a").ends_with("? runs         ?/s  CRASHED"));
         let advice = outcome.advice(Path::new("/t/a"));
         assert!(advice.contains("panicked at src/a.rs:3:5: attempt to add with overflow"));
@@ -112,14 +112,14 @@ mod tests {
     #[test]
     fn a_timeout_is_named() {
         let log = format!("{LOADED}==7== ERROR: libFuzzer: timeout after 5 seconds\n");
-        let outcome = Outcome::new(&log, false).unwrap();
+        let outcome = FuzzOutcome::new(&log, false).unwrap();
         assert!(outcome.advice(Path::new("/t/a")).contains("timeout after 5 seconds"));
     }
 
     #[test]
     fn a_run_that_proves_nothing_is_an_error() {
-        assert!(Outcome::new("stat::number_of_executed_units: 5\n", true).is_err());
+        assert!(FuzzOutcome::new("stat::number_of_executed_units: 5\n", true).is_err());
         let log = format!("{LOADED}stat::number_of_executed_units: 0\n");
-        assert!(Outcome::new(&log, true).is_err());
+        assert!(FuzzOutcome::new(&log, true).is_err());
     }
 }

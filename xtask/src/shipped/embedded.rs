@@ -1,6 +1,7 @@
-//! What crates carry inside, which cargo does not know by name: libraries in C that they compile, a
-//! library for plots in the pages, and Rust's own library. Versions are read from the source that
-//! is compiled; a source that has changed so far that its version is not found is an error.
+//! Parts inside crates that cargo does not list: libraries in C that they compile, a library for
+//! plots in the HTML pages, and Rust's standard library. Versions are read from the compiled
+//! source;
+//! a source without a recognisable version is an error.
 
 use std::env;
 use std::fs;
@@ -11,51 +12,55 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Part, Parts};
 
-/// Where a version stands: in a file, or in the version of the crate behind a sign.
-enum Version {
-    /// Between these two texts in this file.
+/// Location of a version: in a file, or in the version of the crate.
+enum VersionLocation {
+    /// Name of the file, and the texts before and after the version.
     File(&'static str, &'static str, &'static str),
-    /// Behind this text.
+    /// Text before the version in the version of the crate.
     Crate(&'static str),
 }
 
-struct Embedded {
-    within: &'static str,
+struct EmbeddedPart {
+    crate_name: &'static str,
     name: &'static str,
-    version: Version,
-    /// Nothing where it is that of its crate.
+    version: VersionLocation,
+    /// `None` if it is that of the crate.
     licence: Option<&'static str>,
-    /// Before the version.
+    /// Package URL up to the version.
     purl: &'static str,
     home: &'static str,
-    /// Files of notices in the crate; none where there is nothing but the licence's own text.
+    /// Files of notices in the crate; empty if the text of the licence suffices.
     notices: &'static [&'static str],
 }
 
-const EMBEDDED: [Embedded; 4] = [
-    Embedded {
-        within: "libbpf-sys",
+const EMBEDDED: [EmbeddedPart; 4] = [
+    EmbeddedPart {
+        crate_name: "libbpf-sys",
         name: "libbpf",
-        version: Version::Crate("+v"),
-        // It is offered under LGPL-2.1 too.
+        version: VersionLocation::Crate("+v"),
+        // Also offered under LGPL-2.1.
         licence: Some("BSD-2-Clause"),
         purl: "pkg:github/libbpf/libbpf@v",
         home: "https://github.com/libbpf/libbpf",
         notices: &["libbpf/LICENSE.BSD-2-Clause"],
     },
-    Embedded {
-        within: "libsqlite3-sys",
+    EmbeddedPart {
+        crate_name: "libsqlite3-sys",
         name: "SQLite",
-        version: Version::File("sqlite3/sqlite3.h", "#define SQLITE_VERSION        \"", "\""),
+        version: VersionLocation::File(
+            "sqlite3/sqlite3.h",
+            "#define SQLITE_VERSION        \"",
+            "\"",
+        ),
         licence: Some("blessing"),
         purl: "pkg:generic/sqlite@",
         home: "https://sqlite.org",
         notices: &[],
     },
-    Embedded {
-        within: "aws-lc-sys",
+    EmbeddedPart {
+        crate_name: "aws-lc-sys",
         name: "AWS-LC",
-        version: Version::File(
+        version: VersionLocation::File(
             "aws-lc/include/openssl/base.h",
             "#define AWSLC_VERSION_NUMBER_STRING \"",
             "\"",
@@ -65,10 +70,10 @@ const EMBEDDED: [Embedded; 4] = [
         home: "https://github.com/aws/aws-lc",
         notices: &["aws-lc/LICENSE"],
     },
-    Embedded {
-        within: "horolog-report",
+    EmbeddedPart {
+        crate_name: "horolog-report",
         name: "uPlot",
-        version: Version::File("assets/uPlot.iife.min.js", "uPlot (v", ")"),
+        version: VersionLocation::File("assets/uPlot.iife.min.js", "uPlot (v", ")"),
         licence: Some("MIT"),
         purl: "pkg:npm/uplot@",
         home: "https://github.com/leeoniya/uPlot",
@@ -76,23 +81,23 @@ const EMBEDDED: [Embedded; 4] = [
     },
 ];
 
-/// Adds all of them.
+/// Adds all embedded parts, and Rust's standard library.
 pub(super) fn add(parts: &mut Parts) -> Result<()> {
     for embedded in &EMBEDDED {
-        let holder = parts.list.iter().find(|part| part.name == embedded.within);
-        let holder = holder.with_context(|| format!("no part is {}", embedded.within))?;
+        let holder = parts.list.iter().find(|part| part.name == embedded.crate_name);
+        let holder = holder.with_context(|| format!("no part called {}", embedded.crate_name))?;
         let part = embedded.part(holder).with_context(|| embedded.name)?;
         let within = holder.reference();
         parts.add(part, &within);
     }
     let binary = parts.list.first().context("no binary")?.reference();
-    parts.add(rust(&rustc_version()?), &binary);
+    parts.add(standard_library(&rustc_version()?), &binary);
     Ok(())
 }
 
-impl Embedded {
+impl EmbeddedPart {
     fn part(&self, holder: &Part) -> Result<Part> {
-        let directory = holder.directory.as_deref().context("its holder has no source")?;
+        let directory = holder.directory.as_deref().context("the crate has no source")?;
         let version = self.version.read(holder, directory)?;
         let notices: Vec<_> = self.notices.iter().map(|name| directory.join(name)).collect();
         for path in &notices {
@@ -111,7 +116,7 @@ impl Embedded {
     }
 }
 
-impl Version {
+impl VersionLocation {
     fn read(&self, holder: &Part, directory: &Path) -> Result<String> {
         let version = match self {
             Self::Crate(sign) => holder.version.split_once(sign).map(|(_, rest)| rest.to_owned()),
@@ -121,7 +126,7 @@ impl Version {
                 between(&String::from_utf8_lossy(&bytes), before, after).map(str::to_owned)
             }
         };
-        version.with_context(|| format!("no version of it in {} {}", holder.name, holder.version))
+        version.with_context(|| format!("no version in {} {}", holder.name, holder.version))
     }
 }
 
@@ -130,8 +135,8 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     rest.split_once(after).map(|(version, _)| version)
 }
 
-/// Rust's library, which comes with the compiler.
-fn rust(version: &str) -> Part {
+/// Returns Rust's standard library, which comes with the compiler.
+fn standard_library(version: &str) -> Part {
     Part {
         name: "Rust standard library".to_owned(),
         version: version.to_owned(),
@@ -144,7 +149,7 @@ fn rust(version: &str) -> Part {
     }
 }
 
-/// Of the compiler that cargo runs.
+/// Returns the version of the compiler that cargo runs.
 fn rustc_version() -> Result<String> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("--version").output().context("cannot run rustc")?;
@@ -157,14 +162,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_stands_between_two_texts() {
+    fn a_version_is_found_between_two_texts() {
         assert_eq!(between("#define V \"1.2\"\n", "V \"", "\""), Some("1.2"));
         assert_eq!(between("#define W \"1.2\"\n", "V \"", "\""), None);
         assert_eq!(between("#define V \"1.2\n", "V \"", "\""), None);
     }
 
     #[test]
-    fn each_is_found_in_the_source_that_is_compiled() {
+    fn embedded_parts_are_found_in_the_compiled_source() {
         let metadata = super::super::metadata().unwrap();
         let mut parts = Parts::linked(&metadata).unwrap();
         add(&mut parts).unwrap();

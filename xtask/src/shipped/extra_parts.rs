@@ -1,6 +1,7 @@
-//! What is linked into a binary besides crates and what these carry: a static one's C library and
-//! what else its linker brings. Cargo does not know them; the build names them in a file,
-//! with a table for each, and where their notices are.
+//! Parts that are linked into a binary in addition to crates and the parts inside them: the C
+//! library
+//! of a static binary, and what its linker adds. Cargo does not list them; the build writes a file
+//! with a table for each, which includes the paths of its notices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,26 +12,26 @@ use serde::Deserialize;
 use super::{Part, Parts, parts};
 
 #[derive(Deserialize)]
-struct Named {
-    part: Vec<Entry>,
+struct PartsFile {
+    part: Vec<PartEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct PartEntry {
     name: String,
     version: String,
     licence: String,
     purl: String,
     home: String,
-    /// The crate that uses it; the binary itself where there is none.
+    /// Crate that uses the part; the binary itself if `None`.
     within: Option<String>,
     notices: Vec<PathBuf>,
 }
 
-/// Adds those that a file names.
+/// Adds the parts that a file lists.
 pub(super) fn add(parts: &mut Parts, path: &Path) -> Result<()> {
-    let named: Named = toml::from_str(&fs::read_to_string(path)?)?;
+    let named: PartsFile = toml::from_str(&fs::read_to_string(path)?)?;
     for entry in named.part {
         let name = entry.name.clone();
         let within = entry.within(parts).with_context(|| name.clone())?;
@@ -39,21 +40,21 @@ pub(super) fn add(parts: &mut Parts, path: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Entry {
+impl PartEntry {
     fn within(&self, parts: &Parts) -> Result<String> {
         let user = match &self.within {
             Some(within) => parts.list.iter().find(|part| part.name == *within),
             None => parts.list.first(),
         };
-        Ok(user.context("it is within no part")?.reference())
+        Ok(user.context("no such crate")?.reference())
     }
 
     fn part(self) -> Result<Part> {
-        // Looked for in a text, where it may not be.
-        ensure!(!self.version.is_empty(), "it has no version");
-        ensure!(!self.notices.is_empty(), "it has no notice");
+        // The build searches a text for the version.
+        ensure!(!self.version.is_empty(), "missing version");
+        ensure!(!self.notices.is_empty(), "missing notice");
         Ok(Part {
-            licence: parts::expression(&self.licence)?,
+            licence: parts::spdx_expression(&self.licence)?,
             name: self.name,
             version: self.version,
             purl: Some(self.purl),
@@ -74,18 +75,18 @@ mod tests {
     const ENTRY: &str = "name = 'musl'\nversion = '1.2'\nlicence = 'MIT'\npurl = 'pkg:generic/musl@1'\n\
                          home = 'https://musl.libc.org'\nnotices = ['/COPYRIGHT']\n";
 
-    fn entry(from: &str, to: &str) -> Entry {
+    fn entry(from: &str, to: &str) -> PartEntry {
         toml::from_str(&ENTRY.replace(from, to)).unwrap()
     }
 
     #[test]
-    fn it_is_within_the_binary_or_a_crate() {
+    fn a_part_is_within_the_binary_or_a_crate() {
         let binary = entry("musl", "horolog").part().unwrap();
         let parts = Parts { list: vec![binary], uses: BTreeMap::new() };
         assert_eq!(entry("", "").within(&parts).unwrap(), "pkg:generic/horolog@1");
         let inner = |name: &str| entry("name", &format!("within = '{name}'\nname"));
         assert!(inner("horolog").within(&parts).is_ok());
-        assert!(inner("nobody").within(&parts).is_err());
+        assert!(inner("unknown").within(&parts).is_err());
     }
 
     #[test]

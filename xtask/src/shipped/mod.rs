@@ -1,7 +1,8 @@
-//! What of others is in the binary, and under which licences: `cargo xtask sbom` as a bill of
-//! materials (`CycloneDX` 1.5), `cargo xtask notices` as the text that has to be passed on with the
-//! binary. Both are read from what cargo resolved and from the sources that it fetched, so that
-//! they cannot grow stale; what does not name its licence or its version is an error.
+//! Third-party parts of the binary and their licences: `cargo xtask sbom` prints a bill of
+//! materials
+//! (`CycloneDX` 1.5), `cargo xtask notices` the text that must be distributed with the binary. Both
+//! are made from cargo's resolution and the sources that it fetched, so that they are always
+//! current; a part without a licence or a version is an error.
 
 mod embedded;
 mod extra_parts;
@@ -19,16 +20,16 @@ use parts::{Part, Parts};
 
 /// The binary to describe, and the options of the description.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct PartsOptions {
     pub(crate) timestamp: Option<String>,
-    /// This machine's if `None`.
+    /// This host's if `None`.
     target: Option<String>,
-    /// The file that names what is linked in besides.
+    /// File with further linked parts.
     with: Option<PathBuf>,
 }
 
-impl Options {
-    /// `None` if the arguments make no sense.
+impl PartsOptions {
+    /// Parses the arguments. Returns `None` if they are invalid.
     pub(crate) fn parse(arguments: &[&str]) -> Option<Self> {
         let mut options = Self::default();
         let mut rest = arguments.iter();
@@ -52,7 +53,7 @@ impl Options {
         }
     }
 
-    /// All parts of the binary.
+    /// Returns all parts of the binary.
     fn parts(&self) -> Result<Parts> {
         let mut parts = parts(&self.metadata()?)?;
         if let Some(path) = &self.with {
@@ -62,16 +63,17 @@ impl Options {
     }
 }
 
-/// Prints the bill of materials. It has a timestamp only if one is passed, so that the same source
-/// gives the same bill.
-pub(crate) fn print_sbom(options: &Options) -> Result<bool> {
+/// Prints the bill of materials, with a timestamp only if one is passed, so that equal sources
+/// yield
+/// equal bills.
+pub(crate) fn print_sbom(options: &PartsOptions) -> Result<bool> {
     let bill = bill(&options.parts()?, options.timestamp.as_deref())?;
     println!("{}", serde_json::to_string_pretty(&bill)?);
     Ok(true)
 }
 
 /// Prints the notices.
-pub(crate) fn print_notices(options: &Options) -> Result<bool> {
+pub(crate) fn print_notices(options: &PartsOptions) -> Result<bool> {
     print!("{}", notices::text(&options.parts()?)?);
     Ok(true)
 }
@@ -88,10 +90,10 @@ fn parts(metadata: &Metadata) -> Result<Parts> {
     Ok(parts)
 }
 
-/// What this machine builds.
+/// Returns the metadata of a build for this host.
 #[cfg(test)]
 fn metadata() -> Result<Metadata> {
-    Options::default().metadata()
+    PartsOptions::default().metadata()
 }
 
 #[cfg(test)]
@@ -100,11 +102,11 @@ mod tests {
 
     #[test]
     fn options_come_in_any_order_and_with_a_value() {
-        let options = Options::parse(&["--with", "a", "--target", "b"]).unwrap();
+        let options = PartsOptions::parse(&["--with", "a", "--target", "b"]).unwrap();
         assert_eq!(options.target.as_deref(), Some("b"));
         assert_eq!(options.with, Some("a".into()));
-        assert_eq!(Options::parse(&[]), Some(Options::default()));
-        assert_eq!(Options::parse(&["--with"]), None);
-        assert_eq!(Options::parse(&["--witness", "a"]), None);
+        assert_eq!(PartsOptions::parse(&[]), Some(PartsOptions::default()));
+        assert_eq!(PartsOptions::parse(&["--with"]), None);
+        assert_eq!(PartsOptions::parse(&["--witness", "a"]), None);
     }
 }

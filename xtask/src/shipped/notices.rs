@@ -1,5 +1,5 @@
-//! Notices that must be distributed with the binary: each part with its licence, and
-//! the texts that the parts bring, each once with the names of those that it is of.
+//! Notices that must be distributed with the binary: each part with its licence, and the texts of
+//! all parts, each text once with the names of its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,14 +11,14 @@ use spdx::Expression;
 
 use super::{Part, Parts};
 
-/// What the names of files with notices begin with, in capitals.
+/// Beginnings of the names of files with notices, in capitals.
 const BEGINNINGS: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
-/// A directory of such files, by the REUSE specification.
+/// Directory of such files, by the REUSE specification.
 const DIRECTORY: &str = "LICENSES";
 const RULE: &str =
     "-------------------------------------------------------------------------------------------";
 
-/// All of them.
+/// Returns the notices of all parts.
 pub(super) fn text(parts: &Parts) -> Result<String> {
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut list = String::new();
@@ -41,7 +41,7 @@ pub(super) fn text(parts: &Parts) -> Result<String> {
     Ok(whole)
 }
 
-/// The notices of one part; where it brings none, its licences' own texts.
+/// Returns the notices of one part, or the texts of its licences if it has none.
 fn texts_of(part: &Part) -> Result<Vec<String>> {
     let mut files = part.notices.clone();
     if let (true, Some(directory)) = (files.is_empty(), &part.directory) {
@@ -49,7 +49,7 @@ fn texts_of(part: &Part) -> Result<Vec<String>> {
         files.extend(files_in(&directory.join(DIRECTORY), |_| true)?);
     }
     let texts: Vec<String> = files.iter().map(|path| read(path)).collect::<Result<_>>()?;
-    if texts.is_empty() { standard(part) } else { Ok(texts) }
+    if texts.is_empty() { standard_texts(part) } else { Ok(texts) }
 }
 
 fn is_notice(name: &str) -> bool {
@@ -58,20 +58,20 @@ fn is_notice(name: &str) -> bool {
     !is_source && BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// The files of a directory that are called so, in order; none where there is no directory.
-fn files_in(directory: &Path, is_meant: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+/// Returns the files of a directory with matching names, in order; none if there is no directory.
+fn files_in(directory: &Path, is_matching: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     if !directory.is_dir() {
         return Ok(Vec::new());
     }
     let entries = fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
-    let named = entries.iter().filter(|entry| is_meant(&entry.file_name().to_string_lossy()));
+    let named = entries.iter().filter(|entry| is_matching(&entry.file_name().to_string_lossy()));
     let mut paths: Vec<_> = named.map(fs::DirEntry::path).filter(|path| path.is_file()).collect();
     paths.sort();
     Ok(paths)
 }
 
-/// A text with one kind of line ends and without blank space around it, by which equal texts are
-/// known.
+/// Reads a text with uniform line ends and without surrounding blank space, so that equal texts
+/// compare as equal.
 fn read(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     let text = String::from_utf8_lossy(&bytes);
@@ -79,12 +79,12 @@ fn read(path: &Path) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The texts of a part's licences with the names of its authors.
-fn standard(part: &Part) -> Result<Vec<String>> {
+/// Returns the texts of a part's licences, with the names of its authors.
+fn standard_texts(part: &Part) -> Result<Vec<String>> {
     let expression = Expression::parse(&part.licence)?;
     let names: BTreeSet<_> =
         expression.requirements().filter_map(|required| required.req.license.id()).collect();
-    ensure!(!names.is_empty(), "it brings no notice, and '{}' has no text", part.licence);
+    ensure!(!names.is_empty(), "no notice of the part, and no text of '{}'", part.licence);
     let authors = if part.authors.is_empty() {
         format!("the authors of {}", part.name)
     } else {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_notices_are_known_by_their_names() {
+    fn files_of_notices_are_recognised_by_their_names() {
         assert!(is_notice("LICENSE-MIT") && is_notice("license.md") && is_notice("NOTICE"));
         assert!(!is_notice("README.md") && !is_notice("license.rs") && !is_notice("src"));
     }

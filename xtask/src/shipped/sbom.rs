@@ -1,6 +1,8 @@
-//! The bill of materials, in `CycloneDX` 1.5: the binary, its parts with their licences, checksums
-//! of the crates' archives, and who uses whom. The libraries that the system brings at run time are
-//! named by the Debian package's dependencies and not here.
+//! Bill of materials in `CycloneDX` 1.5: the binary, its parts with their licences, checksums of
+//! the
+//! crates' archives, and dependencies. Libraries of the system that are loaded at run time are in
+//! the
+//! dependencies of the Debian package instead.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +12,32 @@ use serde_json::{Map, Value, json};
 
 use super::{Part, Parts};
 
-/// By name and version, the SHA-256 sums of the crates' archives.
+/// SHA-256 checksums of the crates' archives, by name and version.
 pub(super) type Checksums = BTreeMap<(String, String), String>;
 
 #[derive(Deserialize)]
-struct Lock {
-    package: Vec<Locked>,
+struct LockFile {
+    package: Vec<LockedPackage>,
 }
 
 #[derive(Deserialize)]
-struct Locked {
+struct LockedPackage {
     name: String,
     version: String,
     checksum: Option<String>,
 }
 
-/// The sums that Cargo.lock pins.
+/// Returns the checksums in Cargo.lock.
 pub(super) fn checksums(lock: &str) -> Result<Checksums> {
-    let lock: Lock = toml::from_str(lock).context("cannot read Cargo.lock")?;
+    let lock: LockFile = toml::from_str(lock).context("cannot read Cargo.lock")?;
     let summed = lock.package.into_iter().filter_map(|locked| {
-        let Locked { name, version, checksum } = locked;
+        let LockedPackage { name, version, checksum } = locked;
         Some(((name, version), checksum?))
     });
     Ok(summed.collect())
 }
 
-/// The bill.
+/// Returns the bill of materials.
 pub(super) fn bill(parts: &Parts, sums: &Checksums, timestamp: Option<&str>) -> Result<Value> {
     let (binary, others) = parts.list.split_first().context("no binary")?;
     let mut metadata = json!({
@@ -101,9 +103,8 @@ mod tests {
         value[name].as_array().unwrap_or_else(|| panic!("no {name}: {value}"))
     }
 
-    /// What the specification's own library, which reads and judges it by the specification, says
-    /// against a bill.
-    fn complaints(bill: &Value) -> Vec<String> {
+    /// Returns the errors that the library of the specification finds in a bill.
+    fn bill_errors(bill: &Value) -> Vec<String> {
         match Bom::parse_json_value(bill.clone()) {
             Ok(bill) if bill.validate_version(SpecVersion::V1_5).passed() => Vec::new(),
             Ok(bill) => vec![format!("{:?}", bill.validate_version(SpecVersion::V1_5))],
@@ -111,9 +112,9 @@ mod tests {
         }
     }
 
-    /// That it is one of `CycloneDX` 1.5, and whole.
-    fn check(bill: &Value) {
-        assert_eq!(complaints(bill), [""; 0]);
+    /// Checks that a bill is valid by `CycloneDX` 1.5, and complete.
+    fn check_bill(bill: &Value) {
+        assert_eq!(bill_errors(bill), [""; 0]);
         assert_eq!(word(bill, "bomFormat"), "CycloneDX");
         assert_eq!(word(bill, "specVersion"), "1.5");
         assert!(bill["version"].as_u64().is_some_and(|version| version >= 1));
@@ -135,7 +136,7 @@ mod tests {
         let dependencies = list(bill, "dependencies");
         for dependency in dependencies {
             for used in list(dependency, "dependsOn") {
-                assert!(references.contains(used.as_str().unwrap()), "nobody is {used}");
+                assert!(references.contains(used.as_str().unwrap()), "unknown reference {used}");
             }
         }
         let from: BTreeSet<_> = dependencies.iter().map(|entry| word(entry, "ref")).collect();
@@ -143,11 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn the_bill_of_the_binary_is_whole() {
+    fn the_bill_of_the_binary_is_complete() {
         let metadata = super::super::metadata().unwrap();
         let parts = super::super::parts(&metadata).unwrap();
         let bill = super::super::bill(&parts, Some("2026-01-31T12:00:00Z")).unwrap();
-        check(&bill);
+        check_bill(&bill);
         assert_eq!(word(&bill["metadata"], "timestamp"), "2026-01-31T12:00:00Z");
         let components = list(&bill, "components");
         let named = |name| components.iter().find(|part| part["name"] == name).unwrap();
@@ -174,7 +175,7 @@ mod tests {
         let changed = |path: &str, to: Value| {
             let mut bill = bill.clone();
             *bill.pointer_mut(path).unwrap() = to;
-            complaints(&bill).len()
+            bill_errors(&bill).len()
         };
         assert_eq!(changed("/version", 2.into()), 0);
         for (path, to) in [
@@ -182,14 +183,14 @@ mod tests {
             ("/components/0/type", "book".into()),
             ("/components/0/licenses/0/expression", "as you like".into()),
             ("/components/0/name", Value::Null),
-            ("/dependencies/0/ref", "nobody".into()),
+            ("/dependencies/0/ref", "unknown".into()),
         ] {
             assert_eq!(changed(path, to), 1, "{path}");
         }
     }
 
     #[test]
-    fn sums_are_of_those_that_have_one() {
+    fn packages_without_a_checksum_are_omitted() {
         let lock = "version = 4\n[[package]]\nname = \"own\"\nversion = \"0.1.0\"\n\
                     [[package]]\nname = \"a\"\nversion = \"1.0.0\"\nchecksum = \"ff\"\n";
         let sums = checksums(lock).unwrap();

@@ -1,26 +1,26 @@
-//! Reads the table of crates in ARCHITECTURE.md, the rules for dependencies and `unsafe`. The
-//! rules are taken from the document itself, so the document cannot grow stale; a table that can no
-//! longer be understood is an error, never an empty set of rules.
+//! Rules for dependencies and `unsafe`, read from the table of crates in ARCHITECTURE.md, so that
+//! the
+//! document stays current. A table that cannot be parsed is an error, never an empty set of rules.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// One row of the table.
+/// Row of the table.
 #[derive(Debug)]
 pub(crate) struct CrateRule {
-    /// The directory, as in `crates/time` or `tests`.
+    /// Directory, such as `crates/time` or `tests`.
     pub(crate) directory: String,
-    /// The directories of the crates that it may use.
+    /// Directories of the crates that this crate may use.
     pub(crate) may_use: Vec<String>,
-    /// Whether the document lets it hold `unsafe` code.
-    pub(crate) holds_unsafe: bool,
+    /// True if the crate may contain `unsafe` code.
+    pub(crate) allows_unsafe: bool,
 }
 
-/// All rows, in the order of the document.
+/// Rules of all crates, in the order of the document.
 #[derive(Debug)]
 pub(crate) struct CrateRules(pub(crate) Vec<CrateRule>);
 
 impl CrateRules {
-    /// Reads the rules out of the whole document.
+    /// Parses the rules in the document.
     pub(crate) fn parse(document: &str) -> Result<Self> {
         let rows = rows(document)?;
         let directories: Vec<String> = rows.iter().map(|row| row.directory.clone()).collect();
@@ -30,7 +30,7 @@ impl CrateRules {
                 directory: row.directory.clone(),
                 may_use: allowed(row.may_use, &directories, index)
                     .with_context(|| format!("row `{}`", row.directory))?,
-                holds_unsafe: row.holds.contains("`unsafe`"),
+                allows_unsafe: row.holds.contains("`unsafe`"),
             });
         }
         forbid_one_another(&mut rules, &tool_crates(document)?)?;
@@ -41,7 +41,7 @@ impl CrateRules {
         self.0.iter().find(|rule| rule.directory == directory)
     }
 
-    /// The rule of the crate that the file at `path` lies in.
+    /// Returns the rule of the crate that contains the file at `path`.
     pub(crate) fn of_file(&self, path: &str) -> Option<&CrateRule> {
         self.0.iter().find(|rule| {
             path.strip_prefix(rule.directory.as_str()).is_some_and(|rest| rest.starts_with('/'))
@@ -69,7 +69,7 @@ fn rows(document: &str) -> Result<Vec<Row<'_>>> {
     Ok(rows)
 }
 
-/// The directories that the column "may use" of the row at `index` stands for.
+/// Returns the directories that the column "may use" of the row at `index` represents.
 fn allowed(may_use: &str, directories: &[String], index: usize) -> Result<Vec<String>> {
     let above = &directories[..index];
     Ok(match may_use {
@@ -80,21 +80,24 @@ fn allowed(may_use: &str, directories: &[String], index: usize) -> Result<Vec<St
             .split(',')
             .map(|name| {
                 let directory = format!("crates/{}", name.trim());
-                ensure!(above.contains(&directory), "`{}` is no crate above it", name.trim());
+                ensure!(above.contains(&directory), "`{}` is in no row above", name.trim());
                 Ok(directory)
             })
             .collect::<Result<_>>()?,
     })
 }
 
-/// The crates that the document says never import one another, though one stands above the other.
+/// Returns the crates that must not import one another by the document, in whatever order they are.
 fn tool_crates(document: &str) -> Result<Vec<String>> {
     let (_, rest) = document
         .split_once("The tool crates (")
-        .context("the sentence \"The tool crates (…) never import one another\" is gone")?;
+        .context("missing sentence: \"The tool crates (…) never import one another\"")?;
     let (names, rest) = rest.split_once(')').context("the list of tool crates has no end")?;
     let sentence: String = rest.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
-    ensure!(sentence.starts_with("never import one another"), "tool crates do what? `{sentence}`");
+    ensure!(
+        sentence.starts_with("never import one another"),
+        "unexpected sentence on tool crates: `{sentence}`"
+    );
     Ok(names.split(',').map(|name| format!("crates/{}", name.trim().trim_matches('`'))).collect())
 }
 
@@ -132,7 +135,7 @@ one another: what two of them need moves up.
     }
 
     #[test]
-    fn each_phrase_of_the_table_is_understood() {
+    fn each_phrase_of_the_table_is_parsed() {
         assert!(may_use("crates/time").is_empty());
         assert_eq!(may_use("crates/sys"), ["crates/time"]);
         assert_eq!(may_use("crates/server"), ["crates/time", "crates/sys"]);
@@ -148,13 +151,13 @@ one another: what two of them need moves up.
     #[test]
     fn unsafe_is_allowed_by_the_table() {
         let rules = CrateRules::parse(DOCUMENT).unwrap();
-        assert!(rules.of_file("crates/sys/src/lib.rs").unwrap().holds_unsafe);
-        assert!(!rules.of_file("crates/time/src/lib.rs").unwrap().holds_unsafe);
+        assert!(rules.of_file("crates/sys/src/lib.rs").unwrap().allows_unsafe);
+        assert!(!rules.of_file("crates/time/src/lib.rs").unwrap().allows_unsafe);
         assert!(rules.of_file("crates/system/src/lib.rs").is_none());
     }
 
     #[test]
-    fn a_table_that_cannot_be_understood_is_an_error() {
+    fn an_invalid_table_is_an_error() {
         for (from, to) in [
             ("| time |", "| load |"),
             ("| time |", "| whatever |"),
@@ -164,9 +167,9 @@ one another: what two of them need moves up.
             ("never import", "seldom import"),
             ("`server`, `load`", "`server`, `relay`"),
         ] {
-            let broken = DOCUMENT.replace(from, to);
-            assert_ne!(broken, DOCUMENT);
-            assert!(CrateRules::parse(&broken).is_err(), "{from} -> {to} was accepted");
+            let invalid = DOCUMENT.replace(from, to);
+            assert_ne!(invalid, DOCUMENT);
+            assert!(CrateRules::parse(&invalid).is_err(), "{from} -> {to} was accepted");
         }
     }
 }

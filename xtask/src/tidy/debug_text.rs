@@ -1,12 +1,12 @@
-//! No text for a user is made by `Debug`: it has the names of types and fields, and numbers without
-//! units. Strings of the product's crates are searched for `{:?}` and its forms, outside of tests.
-//! What goes to a programmer's eyes alone (assertions and panics) may have it.
+//! Check that no text for a user is made by `Debug`, which prints names of types and fields, and
+//! numbers without units. Strings of the product's crates outside of tests are searched for `{:?}`
+//! and its forms. Texts for programmers (assertions and panics) may use it.
 
 use super::Finding;
 use super::files::TextFile;
 
-/// Programs and modules that no user runs, each with the reason.
-const EXCEPTED: &[(&str, &str)] = &[
+/// Parts of paths to files without texts for users, each with the reason.
+const EXCEPTIONS: &[(&str, &str)] = &[
     ("/examples/", "examples for programmers"),
     ("/tests/", "tests"),
     ("/tests.rs", "tests"),
@@ -14,19 +14,19 @@ const EXCEPTED: &[(&str, &str)] = &[
     ("crates/cli/src/commands/serve/example.rs", "writes TOML, and only in a test"),
     ("crates/load/src/engine/simulation", "is built for tests alone"),
 ];
-/// Macros and methods that stop the program and report where.
+/// Macros and methods that stop the program and print the location.
 const FOR_PROGRAMMERS: [&str; 4] = ["assert", "panic!(", "unreachable!(", "expect("];
 
 pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     let is_product = |file: &&TextFile| {
-        let is_excepted = EXCEPTED.iter().any(|(part, _)| file.path.contains(part));
+        let is_excepted = EXCEPTIONS.iter().any(|(part, _)| file.path.contains(part));
         file.extension() == "rs" && file.path.starts_with("crates/") && !is_excepted
     };
     files.iter().filter(is_product).flat_map(check_file).collect()
 }
 
 fn check_file(file: &TextFile) -> Vec<Finding> {
-    // Test modules stand at the end of a file.
+    // The test module is at the end of a file.
     let product = file.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let numbered = product.lines().enumerate();
     let is_found = |(_, line): &(usize, &str)| {
@@ -38,7 +38,7 @@ fn check_file(file: &TextFile) -> Vec<Finding> {
     numbered.filter(is_found).map(|(at, _)| Finding::new(&file.path, at + 1, message)).collect()
 }
 
-/// Whether a format string has a place for `Debug`: `{:?}`, `{name:#?}`, `{0:>9?}`.
+/// Returns true if a format string has a placeholder for `Debug`: `{:?}`, `{name:#?}`, `{0:>9?}`.
 fn has_debug(line: &str) -> bool {
     line.match_indices("?}").any(|(end, _)| {
         let placeholder = line[..end].rsplit('{').next().unwrap_or_default();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_user_reads_may_have_it() {
+    fn texts_for_programmers_may_use_debug() {
         let text = "//! A.\nformat!(\"{:?}\")\n";
         for path in
             ["crates/a/src/tests.rs", "crates/a/tests/b.rs", "tests/src/a.rs", "crates/a/src/b.c"]

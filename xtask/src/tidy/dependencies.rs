@@ -1,6 +1,7 @@
-//! Dependencies between the project's own crates go the way that ARCHITECTURE.md's table allows,
-//! and the table and the workspace know the same crates. Dependencies for tests and builds count
-//! like any other. What the crates take from outside is no business of this check.
+//! Check that dependencies between the project's own crates follow the table in ARCHITECTURE.md,
+//! and
+//! that the table and the workspace contain the same crates. Dependencies of tests and builds count
+//! like any other. External dependencies are not checked.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ pub(super) fn check(rules: &CrateRules, workspace: &Metadata, root: &Path) -> Ve
         workspace.members().flat_map(|package| check_package(rules, package, root)).collect();
     for rule in &rules.0 {
         if !root.join(&rule.directory).join("Cargo.toml").is_file() {
-            let message = format!("its table names `{}`, which is no crate", rule.directory);
+            let message = format!("the table names `{}`, which is no crate", rule.directory);
             findings.push(Finding::new(DOCUMENT, 0, message));
         }
     }
@@ -23,7 +24,8 @@ pub(super) fn check(rules: &CrateRules, workspace: &Metadata, root: &Path) -> Ve
 }
 
 fn check_package(rules: &CrateRules, package: &Package, root: &Path) -> Vec<Finding> {
-    let directory = package.manifest_path.parent().map_or_else(String::new, |p| below(p, root));
+    let directory =
+        package.manifest_path.parent().map_or_else(String::new, |p| relative_path(p, root));
     let manifest = format!("{directory}/Cargo.toml");
     let Some(rule) = rules.find(&directory) else {
         let message = format!("`{directory}` has no row in {DOCUMENT}'s table of crates");
@@ -32,11 +34,13 @@ fn check_package(rules: &CrateRules, package: &Package, root: &Path) -> Vec<Find
     package
         .dependencies
         .iter()
-        .filter_map(|dependency| Some((dependency, below(dependency.path.as_deref()?, root))))
+        .filter_map(|dependency| {
+            Some((dependency, relative_path(dependency.path.as_deref()?, root)))
+        })
         .filter(|(_, used)| !rule.may_use.contains(used))
         .map(|(dependency, used)| {
             let message = format!(
-                "{DOCUMENT} does not let `{directory}` use `{used}` ({}); move what both need up",
+                "{DOCUMENT} does not allow `{directory}` to use `{used}` ({}); move shared code up",
                 dependency.name
             );
             Finding::new(&manifest, 0, message)
@@ -44,7 +48,7 @@ fn check_package(rules: &CrateRules, package: &Package, root: &Path) -> Vec<Find
         .collect()
 }
 
-fn below(path: &Path, root: &Path) -> String {
+fn relative_path(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
@@ -75,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn upwards_and_outside_is_allowed() {
+    fn dependencies_on_crates_above_and_outside_are_allowed() {
         assert_eq!(findings("crates/server", "crates/sys"), []);
         assert_eq!(findings("crates/time", ""), []);
     }
 
     #[test]
-    fn downwards_is_found() {
+    fn forbidden_dependencies_are_found() {
         assert_eq!(findings("crates/time", "crates/sys").len(), 1);
         assert_eq!(findings("crates/load", "crates/server").len(), 1);
         assert_eq!(findings("xtask", "crates/time").len(), 1);

@@ -1,16 +1,16 @@
-//! Texts of errors: `#[error("…")]`, `bail!` and `ensure!`. A text names what failed, why, and what
-//! to do, in one line: `what failed: why; hint`. Texts that are built otherwise are not found.
+//! Check of error texts: `#[error("…")]`, `bail!` and `ensure!`. A text is one line of the form
+//! `what failed: why; hint`. Texts that are built otherwise are not found.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 use super::test_items::is_test;
 
-/// Openings that name no thing that failed.
+/// Openings that do not name the thing that failed.
 const OPENINGS: [&str; 5] = ["there is no", "there are no", "nobody", "it", "who"];
 
-/// Texts of errors that break the rule, each with its line and the reason.
-pub(super) fn broken(syntax: &syn::File) -> Vec<(usize, String)> {
+/// Returns the error texts that break the rule, each with its line and the reason.
+pub(super) fn violations(syntax: &syn::File) -> Vec<(usize, String)> {
     let mut texts = ErrorTexts(Vec::new());
     texts.visit_file(syntax);
     texts.0.into_iter().filter_map(|(line, text)| Some((line, violation(&text)?))).collect()
@@ -46,14 +46,14 @@ impl ErrorTexts {
         }
     }
 
-    /// The text of `bail!("…")`, or that of `ensure!(condition, "…")`.
+    /// Adds the text of `bail!("…")`, or that of `ensure!(condition, "…")`.
     fn add_from(&mut self, tokens: TokenStream, follows_comma: bool) {
         let mut is_next = !follows_comma;
         for token in tokens {
             match token {
                 TokenTree::Literal(literal) if is_next => return self.add(&literal),
                 TokenTree::Punct(punct) => is_next = punct.as_char() == ',',
-                // A literal that a macro passes on has invisible delimiters.
+                // Delimiters of a literal that a macro passes on are invisible.
                 TokenTree::Group(group) if group.delimiter() == Delimiter::None => {}
                 _ => is_next = false,
             }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn lines(source: &str) -> Vec<usize> {
-        broken(&syn::parse_file(source).unwrap()).into_iter().map(|(line, _)| line).collect()
+        violations(&syn::parse_file(source).unwrap()).into_iter().map(|(line, _)| line).collect()
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_hold_the_rule_pass() {
+    fn texts_that_follow_the_rule_pass() {
         let source = "enum E {\n#[error(\"cannot bind {0}: in use; choose another\")]\nA(u8),\n\
                       #[error(transparent)]\nB(C), #[error(\"items: none\")] D }\n\
                       fn f() {\nensure!(a.is(\"it is\"));\nensure!(b == \"it is\", \"b differs\");\n\

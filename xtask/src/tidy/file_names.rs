@@ -1,11 +1,12 @@
-//! Names of files: a file with one type carries the type's name in snake case, or the name of its
-//! one function; leading words, such as the crate's, may be dropped. Advisory: it is printed with
-//! the language of the sources and fails nothing.
+//! Names of files: a file with one visible type is named after it in snake case, or after its only
+//! function; leading words, such as the crate's, may be dropped. Advisory: notes are printed with
+//! the
+//! language of the sources and do not fail the check.
 
 use super::files::TextFile;
 use super::words::words;
 
-/// Files whose rule is known, and the notes on those that break it.
+/// Number of checked files, and notes on those that break the rule.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FileNames {
     pub(super) checked: usize,
@@ -13,7 +14,7 @@ pub(super) struct FileNames {
 }
 
 impl FileNames {
-    /// Checks one file; files with several types or none are not checked.
+    /// Checks a file with exactly one visible type; other files are skipped.
     pub(super) fn add(&mut self, file: &TextFile, syntax: &syn::File) {
         let Some(stem) = stem(&file.path) else { return };
         let (types, functions) = visible_items(syntax);
@@ -23,12 +24,12 @@ impl FileNames {
         let is_type = expected == stem || expected.ends_with(&format!("_{stem}"));
         let is_function = matches!(functions.as_slice(), [function] if function == stem);
         if !is_type && !is_function {
-            self.notes.push(format!("{}: its one type is '{name}' ({expected}.rs)", file.path));
+            self.notes.push(format!("{}: the only type is '{name}' ({expected}.rs)", file.path));
         }
     }
 }
 
-/// Name of the module in a file; none for roots of crates, which have the crate's name.
+/// Returns the name of the module in a file; `None` for roots of crates, named after the crate.
 fn stem(path: &str) -> Option<&str> {
     let module = path.strip_suffix(".rs")?;
     match module.rsplit_once('/')? {
@@ -38,7 +39,7 @@ fn stem(path: &str) -> Option<&str> {
     }
 }
 
-/// Types and functions of a file that other files can use.
+/// Returns the types and functions of a file that other files can use.
 fn visible_items(syntax: &syn::File) -> (Vec<String>, Vec<String>) {
     let (mut types, mut functions) = (Vec::new(), Vec::new());
     for item in &syntax.items {

@@ -1,6 +1,7 @@
-//! Full stops of help texts, in the documentation comments from which clap makes them. The other
-//! rules of help texts are tested in `crates/cli`, on the definition of the command line, where the
-//! full stops are missing: clap removes them.
+//! Check of full stops in help texts, in the documentation comments from which clap makes them. The
+//! other rules of help texts are tested in `crates/cli`, on the definition of the command line,
+//! from
+//! which clap has removed the full stops.
 
 use anyhow::{Context, Result};
 use syn::visit::{self, Visit};
@@ -17,7 +18,7 @@ pub(super) fn check(files: &[TextFile]) -> Result<Vec<Finding>> {
     for file in files.iter().filter(is_source) {
         let syntax = syn::parse_file(&file.text)
             .with_context(|| format!("cannot parse {} as Rust", file.path))?;
-        let mut helps = Helps(Vec::new());
+        let mut helps = HelpTextLines(Vec::new());
         helps.visit_file(&syntax);
         findings.extend(
             helps.0.into_iter().map(|line| {
@@ -29,16 +30,16 @@ pub(super) fn check(files: &[TextFile]) -> Result<Vec<Finding>> {
 }
 
 /// Last lines of help texts without a full stop.
-struct Helps(Vec<usize>);
+struct HelpTextLines(Vec<usize>);
 
-impl Helps {
+impl HelpTextLines {
     fn add(&mut self, attributes: &[syn::Attribute]) {
         let last = attributes.iter().filter_map(documentation).next_back();
         self.0.extend(last.filter(|(_, text)| !text.ends_with('.')).map(|(line, _)| line));
     }
 }
 
-impl<'ast> Visit<'ast> for Helps {
+impl<'ast> Visit<'ast> for HelpTextLines {
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
         if item.attrs.iter().any(derives_arguments) {
             self.add(&item.attrs);

@@ -1,7 +1,7 @@
-//! Language of the source: names, comments and texts use the field's terms (`docs/glossary.md`).
-//! Counts names with retired words, verbs of speech, texts of errors that name no failure, comments
-//! that open with a phrase, and type names with several meanings, and holds each crate to its
-//! budget in `language.toml`. Types named by a pronoun have no budget.
+//! Check of the language of the sources: names, comments and texts use the terms of
+//! `docs/glossary.md`. Names with retired words, verbs of speech, error texts that name no failure,
+//! comments that open with a phrase, and type names with several meanings are counted for each
+//! crate and compared with its budget in `language.toml`. Types named by a pronoun have no budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -17,29 +17,28 @@ use super::test_items::{self, TestModules, is_test};
 use super::words::words;
 use super::{error_texts, names, speech};
 
-/// The file with the lists and budgets, from the repository's root.
+/// File with the lists and budgets, relative to the repository's root.
 const BUDGET_FILE: &str = "xtask/src/tidy/language.toml";
 
-/// Lists and budgets. A budget may fall and never rise: a count below it lowers it in the same
-/// commit.
+/// Lists and budgets. A budget never rises: a lower count lowers it in the same commit.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct Rules {
-    /// Words that no longer name anything.
+    /// Words that must not occur in names.
     retired: BTreeSet<String>,
-    /// Names that may have a retired word, each with the reason.
+    /// Names that may contain a retired word, each with the reason.
     exceptions: BTreeMap<String, String>,
-    /// Openings of comments that describe instead of name.
+    /// Openings of comments that paraphrase a thing instead of naming it.
     openings: Vec<String>,
     /// Names of types that cannot be understood without their module.
     pronouns: BTreeSet<String>,
-    /// Verbs of speech and pronouns for persons, wherever they stand.
+    /// Verbs of speech and pronouns for persons, in any part of a source.
     speech: BTreeSet<String>,
-    /// Names of types that several modules may give a meaning of their own, each with the reason.
+    /// Type names that may have several meanings, each with the reason.
     shared_types: BTreeMap<String, String>,
-    /// Type names that have several meanings over the workspace and no reason.
+    /// Number of type names with several meanings in the workspace and without a reason.
     ambiguous_types_max: usize,
-    /// By crate.
+    /// Budgets by crate.
     #[serde(default)]
     budgets: BTreeMap<String, Budget>,
 }
@@ -52,9 +51,9 @@ struct Budget {
     retired: usize,
     /// Verbs of speech and pronouns for persons in identifiers, comments and strings.
     speech: usize,
-    /// Texts of errors that break the rule.
+    /// Error texts that break the rule.
     errors: usize,
-    /// Comments with such an opening.
+    /// Comments that open with a phrase.
     openings: usize,
 }
 
@@ -65,16 +64,16 @@ struct Vocabulary {
     comments: Vec<(usize, String)>,
 }
 
-/// Result of the check: what breaks a budget, and the figures for the reader.
+/// Result of the check: findings, and a summary of the counts.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) findings: Vec<Finding>,
-    pub(super) figures: String,
-    /// Files that do not have the name of their one type; advisory.
+    pub(super) summary: String,
+    /// Files that are not named after their only type; advisory.
     pub(super) file_names: FileNames,
 }
 
-/// Checks the sources of all crates; with `list`, every occurrence is a finding.
+/// Checks the sources of all crates. With `list`, every occurrence is a finding.
 pub(super) fn check(files: &[TextFile], list: bool) -> Result<Report> {
     let rules: Rules = toml::from_str(super::files::text_of(files, BUDGET_FILE)?)
         .with_context(|| format!("cannot read {BUDGET_FILE}"))?;
@@ -104,7 +103,7 @@ pub(super) fn check(files: &[TextFile], list: bool) -> Result<Report> {
             add(line, format!("'{name}' has a verb of speech or a person"));
         }
         let Some(syntax) = syntax else { continue };
-        for (line, message) in error_texts::broken(&syntax) {
+        for (line, message) in error_texts::violations(&syntax) {
             count.errors += 1;
             add(line, message);
         }
@@ -135,22 +134,22 @@ pub(super) fn check(files: &[TextFile], list: bool) -> Result<Report> {
             format!("several types '{name}': {locations}"),
         ));
     }
-    findings.extend(rules.broken(&counts, types.len()));
+    findings.extend(rules.violations(&counts, types.len()));
     if list {
         findings.append(&mut occurrences);
     }
-    let mut figures = figures(&counts, comments, types.len(), total);
+    let mut figures = summarise(&counts, comments, types.len(), total);
     let (other, checked) = (file_names.notes.len(), file_names.checked);
     // Writing to memory does not fail.
-    let _ = write!(figures, ", {other} of {checked} files with one type have another name");
-    Ok(Report { findings, figures, file_names })
+    let _ = write!(figures, ", {other} of {checked} files are not named after their only type");
+    Ok(Report { findings, summary: figures, file_names })
 }
 
 fn parse(file: &TextFile) -> Result<syn::File> {
     syn::parse_file(&file.text).with_context(|| format!("cannot parse {} as Rust", file.path))
 }
 
-fn figures(
+fn summarise(
     counts: &BTreeMap<String, Budget>,
     comments: usize,
     ambiguous: usize,
@@ -179,8 +178,8 @@ impl Rules {
         words(name).into_iter().find(|word| self.retired.contains(word))
     }
 
-    /// Budgets that a count exceeds, and those that it does not need any more.
-    fn broken(&self, counts: &BTreeMap<String, Budget>, ambiguous: usize) -> Vec<Finding> {
+    /// Returns findings on budgets that differ from their count.
+    fn violations(&self, counts: &BTreeMap<String, Budget>, ambiguous: usize) -> Vec<Finding> {
         let crates: BTreeSet<_> = self.budgets.keys().chain(counts.keys()).collect();
         let kinds = crates.into_iter().flat_map(|name| {
             let budget = self.budgets.get(name).copied().unwrap_or_default().kinds();
@@ -214,7 +213,7 @@ impl Rules {
 }
 
 impl Budget {
-    /// Key in the file, description and count of each kind.
+    /// Returns the key in the file, the description and the count of each kind.
     fn kinds(&self) -> [(&'static str, &'static str, usize); 4] {
         [
             ("retired", "names with retired words", self.retired),
@@ -225,7 +224,7 @@ impl Budget {
     }
 }
 
-/// In the notation of the file.
+/// Formats a budget in the notation of `language.toml`.
 impl fmt::Display for Budget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let present = self.kinds().into_iter().filter(|(.., count)| *count > 0);
@@ -234,7 +233,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// The crate of a source file, or the directory of a program beside the crates.
+/// Returns the crate of a source file, or the directory of a program outside of `crates`.
 fn owner_of(file: &TextFile) -> Option<&str> {
     let (owner, path) = file.path.split_once('/')?;
     let owner = match owner {
@@ -245,7 +244,7 @@ fn owner_of(file: &TextFile) -> Option<&str> {
     ["rs", "c", "h"].contains(&file.extension()).then_some(owner)
 }
 
-/// Returns true for a source file that the product is made of; tests are excluded.
+/// Returns true for a source file of the product; tests are excluded.
 fn is_product(file: &TextFile) -> bool {
     let path = file.path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
     let module = path.and_then(|(_, path)| path.strip_prefix("src/")?.strip_suffix(".rs"));
@@ -254,7 +253,7 @@ fn is_product(file: &TextFile) -> bool {
     path.is_some_and(|_| file.extension() != "rs" || module.is_some_and(|path| !is_test(path)))
 }
 
-/// Returns true if a text begins with these words.
+/// Returns true if `text` begins with the words of `opening`.
 fn opens_with(text: &str, opening: &str) -> bool {
     text.strip_prefix(opening).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
@@ -270,8 +269,8 @@ impl Vocabulary {
         self.types.push((name.span().start().line, name.to_string()));
     }
 
-    /// The first line of each documentation comment.
-    fn comment(&mut self, attributes: &[syn::Attribute]) {
+    /// Adds the first line of a documentation comment.
+    fn add_comment(&mut self, attributes: &[syn::Attribute]) {
         let text = attributes.iter().find_map(|attribute| match &attribute.meta {
             syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
                 syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
@@ -287,13 +286,13 @@ impl Vocabulary {
 
 impl<'ast> Visit<'ast> for Vocabulary {
     fn visit_file(&mut self, file: &'ast syn::File) {
-        self.comment(&file.attrs);
+        self.add_comment(&file.attrs);
         visit::visit_file(self, file);
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if !is_test(&item.attrs) {
-            self.comment(&item.attrs);
+            self.add_comment(&item.attrs);
             visit::visit_item_mod(self, item);
         }
     }
@@ -301,7 +300,7 @@ impl<'ast> Visit<'ast> for Vocabulary {
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
         if !is_test(&item.attrs) {
             self.declare_type(&item.ident);
-            self.comment(&item.attrs);
+            self.add_comment(&item.attrs);
             visit::visit_item_struct(self, item);
         }
     }
@@ -309,7 +308,7 @@ impl<'ast> Visit<'ast> for Vocabulary {
     fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
         if !is_test(&item.attrs) {
             self.declare_type(&item.ident);
-            self.comment(&item.attrs);
+            self.add_comment(&item.attrs);
             visit::visit_item_enum(self, item);
         }
     }
@@ -317,38 +316,38 @@ impl<'ast> Visit<'ast> for Vocabulary {
     fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
         if !is_test(&item.attrs) {
             self.declare_type(&item.ident);
-            self.comment(&item.attrs);
+            self.add_comment(&item.attrs);
             visit::visit_item_trait(self, item);
         }
     }
 
     fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
         self.declare_type(&item.ident);
-        self.comment(&item.attrs);
+        self.add_comment(&item.attrs);
     }
 
     fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
         if !is_test(&item.attrs) {
-            self.comment(&item.attrs);
+            self.add_comment(&item.attrs);
         }
     }
 
     fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
-        self.comment(&item.attrs);
+        self.add_comment(&item.attrs);
     }
 
     fn visit_variant(&mut self, variant: &'ast syn::Variant) {
-        self.comment(&variant.attrs);
+        self.add_comment(&variant.attrs);
         visit::visit_variant(self, variant);
     }
 
     fn visit_field(&mut self, field: &'ast syn::Field) {
-        self.comment(&field.attrs);
+        self.add_comment(&field.attrs);
     }
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         if !is_test(&item.attrs) {
-            self.comment(&item.attrs);
+            self.add_comment(&item.attrs);
             visit::visit_item_fn(self, item);
         }
     }
@@ -361,17 +360,17 @@ impl<'ast> Visit<'ast> for Vocabulary {
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         if !is_test(&item.attrs) {
-            self.comment(&item.attrs);
+            self.add_comment(&item.attrs);
             visit::visit_impl_item_fn(self, item);
         }
     }
 
     fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
-        self.comment(&item.attrs);
+        self.add_comment(&item.attrs);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.comment(&item.attrs);
+        self.add_comment(&item.attrs);
         visit::visit_trait_item_fn(self, item);
     }
 }
@@ -399,7 +398,7 @@ Config = "each crate has its own"
         let report = check(&files, true).unwrap();
         let lines = report.findings.into_iter().filter(|finding| finding.path != BUDGET_FILE);
         let lines = lines.map(|finding| format!("{} {}", finding.line, finding.message)).collect();
-        (lines, report.figures)
+        (lines, report.summary)
     }
 
     #[test]
@@ -413,7 +412,7 @@ Config = "each crate has its own"
     }
 
     #[test]
-    fn comments_and_types_of_tests_are_theirs_but_names_are_not() {
+    fn only_names_are_checked_in_tests() {
         let source = "//! A.\n#[cfg(test)]\nmod tests {\n/// What.\nstruct Here; }\n\
                       #[test]\nfn told() {}\n";
         assert_eq!(found(source).0, ["7 'told' has the retired word 'told'"]);
@@ -426,7 +425,7 @@ Config = "each crate has its own"
     }
 
     #[test]
-    fn files_of_test_modules_are_theirs() {
+    fn files_of_test_modules_are_skipped() {
         let files = texts(&[
             ("crates/a/src/lib.rs", "//! A.\n#[cfg(test)]\nmod testing;\n"),
             ("crates/a/src/testing.rs", "/// What.\nfn a() {}"),
@@ -457,13 +456,13 @@ Config = "each crate has its own"
     }
 
     #[test]
-    fn type_names_have_one_meaning_but_for_those_with_a_reason() {
+    fn ambiguous_type_names_need_a_reason() {
         let a = "//! A.\nstruct Config;\nstruct Once;\nstruct Twice;\n";
         let b = "//! B.\nstruct Config;\nstruct Twice;\n";
         let files =
             texts(&[("crates/a/src/lib.rs", a), ("crates/b/src/lib.rs", b), (BUDGET_FILE, RULES)]);
         let report = check(&files, false).unwrap();
-        assert!(report.figures.contains("1 of 3 type names (33.3%)"), "{}", report.figures);
+        assert!(report.summary.contains("1 of 3 type names (33.3%)"), "{}", report.summary);
         assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     }
 

@@ -1,12 +1,12 @@
-//! Links of the documentation lead somewhere: to a file of the project, and where they name a
-//! heading of it, to one that is there. Links to the network are not checked.
+//! Check of the links of the documentation: the file exists in the project, and so does the heading
+//! of a link that has one. Links to the network are not checked.
 
 use std::collections::BTreeSet;
 
 use super::Finding;
 use super::files::TextFile;
 
-const BEGINS: &str = "](";
+const TARGET_OPENING: &str = "](";
 
 /// Checks every link of every page. `exists` returns true if a path below the root exists.
 pub(super) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
@@ -20,11 +20,14 @@ pub(super) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Fi
             let (name, heading) = target.split_once('#').unwrap_or((target, ""));
             let path = if name.is_empty() { page.path.clone() } else { resolve(&page.path, name) };
             if !exists(&path) {
-                findings.push(Finding::new(&page.path, line, format!("no '{path}' to link to")));
+                let message = format!("the link target '{path}' does not exist");
+                findings.push(Finding::new(&page.path, line, message));
                 continue;
             }
-            let there = pages().find(|other| other.path == path);
-            if !heading.is_empty() && !there.is_some_and(|page| has_heading(&page.text, heading)) {
+            let linked_page = pages().find(|other| other.path == path);
+            if !heading.is_empty()
+                && !linked_page.is_some_and(|page| has_heading(&page.text, heading))
+            {
                 let message = format!("'{path}' has no heading '#{heading}'");
                 findings.push(Finding::new(&page.path, line, message));
             }
@@ -33,16 +36,16 @@ pub(super) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Fi
     findings
 }
 
-/// The targets of a page's links, each with its line.
+/// Returns the targets of a page's links, each with its line.
 fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.match_indices(BEGINS).filter_map(|(at, _)| {
-        let target = text[at + BEGINS.len()..].split_once(')')?.0;
+    text.match_indices(TARGET_OPENING).filter_map(|(at, _)| {
+        let target = text[at + TARGET_OPENING.len()..].split_once(')')?.0;
         let is_link = !target.is_empty() && !target.contains(char::is_whitespace);
         is_link.then(|| (text[..at].matches('\n').count() + 1, target))
     })
 }
 
-/// What `name` means on the page at `path`.
+/// Returns the path that `name` denotes on the page at `path`.
 fn resolve(path: &str, name: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
     parts.pop();
@@ -62,7 +65,7 @@ fn has_heading(text: &str, anchor: &str) -> bool {
     anchors.contains(anchor)
 }
 
-/// A heading's name in a link, as forges make it.
+/// Returns the anchor of a heading, as forges make it.
 fn anchor_of(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let retained = words.chars().filter(|&one| one.is_alphanumeric() || " -_".contains(one));
@@ -82,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_somewhere_pass() {
+    fn valid_links_pass() {
         let text = "# A\n[a](#a) [b](../README.md#horolog-its) [c](../README.md#two-words-code)\n\
                     ![an\nimage](image.png) [d](https://example.org/#nothing)\n";
         assert_eq!(lines(text), NO_LINES);
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_found() {
+    fn dangling_links_are_found() {
         assert_eq!(lines("\n[a](gone.md) [b](README.md)\n"), [2, 2]);
         assert_eq!(lines("# A\n[a](#b)\n[b](../README.md#a)\n[c](image.png#a)\n"), [2, 3, 4]);
     }

@@ -1,5 +1,5 @@
-//! Every crate of the workspace inherits its lints. A crate that does not would escape `unsafe_code
-//! = "deny"` and everything else that the root manifest says, without a word from cargo.
+//! Check that every crate of the workspace inherits its lints. Otherwise the crate would escape
+//! `unsafe_code = "deny"` and the other lints of the root manifest, and cargo would not report it.
 
 use std::path::Path;
 

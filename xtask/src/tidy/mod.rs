@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the project's rules that are worth a red test. Each rule is a module with
-//! one pure function from texts to findings; this one gathers the texts and prints what was found.
-//! It repairs nothing.
+//! `cargo xtask tidy`: project rules that are worth an automatic check. Each rule is a module with
+//! one pure function from texts to findings; this one reads the texts and prints the findings.
+//! Nothing is repaired.
 
 mod crates;
 mod debug_text;
@@ -31,11 +31,11 @@ use anyhow::{Context, Result};
 use crate::cargo;
 use crates::CrateRules;
 
-/// One broken rule: where, and what to do about it.
+/// Broken rule: its location, and the remedy.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
-    /// Counted from 1; 0 stands for the file as a whole.
+    /// Counted from 1; 0 for the whole file.
     line: usize,
     message: String,
 }
@@ -55,28 +55,28 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Lists printed besides the findings.
+/// Lists that are printed in addition to the findings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// Nothing.
+    /// No list.
     Findings,
-    /// Files past the size to aim for, which do not fail the check.
+    /// Files above the recommended length, which do not fail the check.
     LongFiles,
-    /// Every use that a budget counts, and files that have another name than their one type.
+    /// Every use that a budget counts, and files that are not named after their only type.
     Language,
 }
 
-/// Runs every check; `true` when nothing was found.
+/// Runs every check. Returns true if nothing was found.
 pub(crate) fn run(listing: Listing) -> Result<bool> {
     let started = Instant::now();
     let root = cargo::root();
     let product = cargo::metadata(&root.join("Cargo.toml"))?;
-    // Last, so that a stale lock file of the fuzz workspace is named here, in seconds, and not by a
-    // build that takes minutes.
+    // An outdated lock file of the fuzz workspace is reported here in seconds, not by a build that
+    // takes minutes.
     let fuzz = cargo::metadata(&root.join("fuzz/Cargo.toml"))?;
-    let files = files::tracked(root)?;
+    let files = files::read_text_files(root)?;
     let rules = CrateRules::parse(files::text_of(&files, "ARCHITECTURE.md")?)
-        .context("ARCHITECTURE.md's table of crates")?;
+        .context("cannot read the table of crates in ARCHITECTURE.md")?;
     let accepted = licences::accepted(files::text_of(&files, "deny.toml")?)?;
 
     let mut findings = dependencies::check(&rules, &product, root);
@@ -103,7 +103,7 @@ pub(crate) fn run(listing: Listing) -> Result<bool> {
             println!("note: {note}");
         }
     }
-    println!("{}", language.figures);
+    println!("{}", language.summary);
     if listing == Listing::LongFiles {
         for note in style::long_files(&files) {
             println!("note: {note}");
@@ -119,7 +119,7 @@ pub(crate) fn run(listing: Listing) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// Spelled out because `serde_json` compares numbers with its own values, too.
+/// Empty list with a type, since `serde_json` also compares numbers with its own values.
 #[cfg(test)]
 const NO_LINES: [usize; 0] = [];
 

@@ -1,27 +1,27 @@
 //! Names that a Rust source declares: items, fields, parameters, variables, aliases and the module
-//! of the file itself. Uses of names are left out, since other crates may have declared them.
+//! of the file itself. Uses of names are omitted, since other crates may have declared them.
 
 use syn::Ident;
 use syn::visit::{self, Visit};
 
-/// Declared names with their lines, those of tests included.
+/// Returns the declared names with their lines, including those of tests.
 pub(super) fn declared(path: &str, syntax: &syn::File) -> Vec<(usize, String)> {
-    let mut names = Names(Vec::new());
+    let mut names = DeclaredNames(Vec::new());
     names.visit_file(syntax);
     let module = path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs"));
     names.0.extend(module.map(|module| (1, module.to_owned())));
     names.0
 }
 
-struct Names(Vec<(usize, String)>);
+struct DeclaredNames(Vec<(usize, String)>);
 
-impl Names {
+impl DeclaredNames {
     fn add(&mut self, name: &Ident) {
         self.0.push((name.span().start().line, name.to_string()));
     }
 }
 
-/// Methods that record the name of a node and visit what is in it.
+/// Defines methods that record the name of a node and visit its children.
 macro_rules! record {
     ($($method:ident($node:ty): $($name:ident).+;)+) => {
         $(fn $method(&mut self, node: &'ast $node) {
@@ -31,7 +31,7 @@ macro_rules! record {
     };
 }
 
-impl<'ast> Visit<'ast> for Names {
+impl<'ast> Visit<'ast> for DeclaredNames {
     record! {
         visit_item_mod(syn::ItemMod): ident;
         visit_item_struct(syn::ItemStruct): ident;

@@ -1,11 +1,12 @@
 //! Phrases in documents: circumlocutions that have a plain term, and nouns for persons where a
 //! program or host is meant. Documents are the pages at the root and in `docs`, the unreleased
-//! section of the changelog, and the files of packages. Quotations of the glossary are left out.
+//! section of the changelog, and the files of packages. The glossary, which quotes such phrases, is
+//! omitted.
 
 use super::Finding;
 use super::files::TextFile;
 
-/// Phrases, each with the words to use instead.
+/// Phrases, each with its replacement.
 const PHRASES: [(&str, &str); 12] = [
     ("to be had", "available"),
     ("held against", "compared with"),
@@ -51,15 +52,15 @@ fn check_document(file: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// The changelog up to its first release; released sections stay as they were published.
+/// Returns the changelog up to its first release; released sections remain as published.
 fn unreleased(text: &str) -> &str {
     let mut headings = text.match_indices("\n## ").map(|(at, _)| at);
     let end = headings.nth(1);
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Words in lower case, each with its line, so that a phrase is found across lines and marks of
-/// comments. An identifier is one word.
+/// Returns the words in lower case, each with its line, so that a phrase is found across lines and
+/// marks of comments. An identifier is one word.
 fn numbered_words(text: &str) -> Vec<(usize, String)> {
     let lines = text.lines().enumerate();
     lines
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn released_sections_of_the_changelog_stay() {
+    fn released_sections_of_the_changelog_are_skipped() {
         let text = "# Changes\n\n## Unreleased\n\nOld.\n\n## 1.0\n\nNobody.\n";
         assert_eq!(lines("CHANGELOG.md", text), NO_LINES);
         assert_eq!(lines("CHANGELOG.md", &text.replace("Old", "Nobody")), [5]);

@@ -1,20 +1,20 @@
-//! No path of the machine that a file was written on. Such a path tells readers nothing, works
-//! nowhere else, and says something about its author. System paths (`/usr`, `/proc`, `/sys`) are
-//! fine.
+//! Check that no file contains a path of the host that it was written on. Such a path is useless on
+//! other hosts and reveals something about the author. System paths (`/usr`, `/proc`, `/sys`) pass.
 
 use super::Finding;
 use super::files::TextFile;
 
-/// Written in two pieces, so that this file passes its own check.
-const PRIVATE: [&str; 4] =
+/// Directories of users, written in two pieces so that this file passes its own check.
+const PRIVATE_DIRECTORIES: [&str; 4] =
     [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 
 pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
         for (index, line) in file.text.lines().enumerate() {
-            if let Some(path) = PRIVATE.iter().find(|path| names_directory(line, path)) {
-                let message = format!("a path of somebody's machine: {path}…");
+            if let Some(path) = PRIVATE_DIRECTORIES.iter().find(|path| names_directory(line, path))
+            {
+                let message = format!("path of a user's directory: {path}…");
                 findings.push(Finding::new(&file.path, index + 1, message));
             }
         }
@@ -22,7 +22,9 @@ pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     findings
 }
 
-/// Whether an absolute path in `line` begins with `directory` and goes on; `a/work/b` does not.
+/// Returns true if an absolute path in `line` begins with `directory` and continues; `a/work/b`
+/// does
+/// not.
 fn names_directory(line: &str, directory: &str) -> bool {
     line.match_indices(directory).any(|(start, _)| {
         let (before, after) = (&line[..start], &line[start + directory.len()..]);
@@ -42,14 +44,14 @@ mod tests {
 
     #[test]
     fn a_path_of_a_developers_machine_is_found() {
-        for directory in PRIVATE {
+        for directory in PRIVATE_DIRECTORIES {
             assert!(found(&format!("see {directory}jo/notes\n")), "{directory}");
             assert!(found(&format!("path={directory}.cache\n")), "{directory}");
         }
     }
 
     #[test]
-    fn other_paths_are_not() {
+    fn other_paths_pass() {
         for text in ["/usr/share/a\n", "https://a.example/work/b\n", "$HOME/work/b\n", "~/work/b\n"]
         {
             assert!(!found(text), "{text}");

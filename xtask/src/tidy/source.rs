@@ -1,8 +1,8 @@
-//! Splits Rust or C source into what is code and what is comment, so that a rule about code does
-//! not trip over a sentence about it. It knows tokens only; it does not parse.
+//! Separation of code and comments in Rust or C source, so that rules for code do not apply to
+//! comments. It splits the text into tokens and does not parse it.
 
-/// One source text, twice: in each copy, what is not of that kind is blanked out. Lines and columns
-/// stay where they were. Literals are in neither copy.
+/// Two copies of a source text, one with the code and one with the comments; all else is blank, and
+/// lines and columns are unchanged. Literals are in neither copy.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) code: String,
@@ -10,7 +10,7 @@ pub(crate) struct Source {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     Code,
     Comment,
     Literal,
@@ -27,8 +27,8 @@ impl Source {
         while let Some(first) = rest.chars().next() {
             let (kind, length) = token(rest, first, is_word(previous));
             let (token, tail) = rest.split_at(length.min(rest.len()));
-            push(&mut source.code, token, kind == Kind::Code);
-            push(&mut source.comments, token, kind == Kind::Comment);
+            push(&mut source.code, token, kind == TokenKind::Code);
+            push(&mut source.comments, token, kind == TokenKind::Comment);
             previous = token.chars().next_back().unwrap_or(' ');
             rest = tail;
         }
@@ -36,17 +36,17 @@ impl Source {
     }
 }
 
-/// Whether `word` stands in `line` as a word of its own.
+/// Returns true if `line` contains `word` as a separate word.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     after_word(line, word).is_some()
 }
 
-/// What follows the first `word` in `line` that stands as a word of its own.
+/// Returns the text after the first `word` in `line` that is a separate word.
 pub(crate) fn after_word<'a>(line: &'a str, word: &str) -> Option<&'a str> {
     line.match_indices(word).find_map(|(start, _)| {
         let (before, after) = (&line[..start], &line[start + word.len()..]);
-        let alone = !before.ends_with(is_word) && !after.starts_with(is_word);
-        alone.then_some(after)
+        let is_separate = !before.ends_with(is_word) && !after.starts_with(is_word);
+        is_separate.then_some(after)
     })
 }
 
@@ -62,25 +62,27 @@ fn push(copy: &mut String, token: &str, keep: bool) {
     }
 }
 
-/// The kind of the token that `rest` begins with, and its length in bytes.
-fn token(rest: &str, first: char, inside_word: bool) -> (Kind, usize) {
+/// Returns the kind of the first token of `rest`, and its length in bytes.
+fn token(rest: &str, first: char, inside_word: bool) -> (TokenKind, usize) {
     if rest.starts_with("//") {
-        return (Kind::Comment, rest.find('\n').unwrap_or(rest.len()));
+        return (TokenKind::Comment, rest.find('\n').unwrap_or(rest.len()));
     }
     if rest.starts_with("/*") {
-        return (Kind::Comment, block_comment_length(rest));
+        return (TokenKind::Comment, block_comment_length(rest));
     }
     if !inside_word && let Some(length) = raw_string_length(rest) {
-        return (Kind::Literal, length);
+        return (TokenKind::Literal, length);
     }
     match first {
-        '"' => (Kind::Literal, quoted_length(rest, '"')),
-        '\'' if is_character_literal(rest) => (Kind::Literal, quoted_length(rest, '\'')),
-        _ => (Kind::Code, first.len_utf8()),
+        '"' => (TokenKind::Literal, quoted_length(rest, '"')),
+        '\'' if is_character_literal(rest) => (TokenKind::Literal, quoted_length(rest, '\'')),
+        _ => (TokenKind::Code, first.len_utf8()),
     }
 }
 
-/// Block comments nest in Rust. In C they do not, but no file here opens one inside another.
+/// Returns the length of a block comment. Comments nest in Rust; in C they do not, but no file of
+/// the
+/// project has one inside another.
 fn block_comment_length(rest: &str) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -101,7 +103,8 @@ fn block_comment_length(rest: &str) -> usize {
     rest.len()
 }
 
-/// `r"…"`, `r#"…"#`, `br"…"`, `cr"…"`; not the raw identifier `r#name`.
+/// Returns the length of `r"…"`, `r#"…"#`, `br"…"` or `cr"…"`; `None` for the raw identifier
+/// `r#name`.
 fn raw_string_length(rest: &str) -> Option<usize> {
     let unprefixed = rest.strip_prefix(['b', 'c']).unwrap_or(rest).strip_prefix('r')?;
     let hashes = unprefixed.bytes().take_while(|byte| *byte == b'#').count();
@@ -124,7 +127,7 @@ fn quoted_length(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// Tells `'a'` from the lifetime `'a`.
+/// Returns true for `'a'`, and false for the lifetime `'a`.
 fn is_character_literal(rest: &str) -> bool {
     let mut after = rest.chars().skip(1);
     match after.next() {
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_stay() {
+    fn positions_are_unchanged() {
         let source = Source::new("let x = \"ä\n\"; // done\ny");
         assert_eq!(source.code.lines().count(), 3);
         assert_eq!(source.comments.lines().nth(1).map(str::trim), Some("// done"));
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_alone() {
+    fn only_separate_words_are_found() {
         assert!(has_word("pub unsafe fn", "unsafe"));
         assert!(!has_word("allow(unsafe_code)", "unsafe"));
         assert_eq!(after_word("unsafe_code unsafe {", "unsafe"), Some(" {"));

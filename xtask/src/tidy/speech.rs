@@ -1,13 +1,14 @@
-//! Verbs of speech and pronouns for persons in the text of a source: identifiers, comments and
-//! strings alike. Programs send, read and report; they do not tell, and no host is a somebody.
+//! Check for verbs of speech and pronouns for persons in the text of a source: identifiers,
+//! comments
+//! and strings. Programs send, read and report.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::words::words;
 
-/// Uses of `avoided` words outside of these lines, each with its line and the name or word that
-/// contains it.
+/// Returns the uses of `avoided` words outside of the excluded lines, each with its line and the
+/// name or word that contains it.
 pub(super) fn uses(
     text: &str,
     excluded: &[RangeInclusive<usize>],

@@ -1,6 +1,6 @@
-//! The parts of the style that a machine can judge: what a file opens with, how long files and
-//! lines grow, no tabs or blanks where they do not belong, nothing left for later. rustfmt formats;
-//! this checks only what rustfmt leaves alone.
+//! Checks of style that rustfmt does not make: the opening of a file, the lengths of files and
+//! lines,
+//! tabs, white space at line ends, and deferred work.
 
 use super::Finding;
 use super::files::TextFile;
@@ -8,25 +8,25 @@ use super::source::{Source, has_word};
 
 const LINE_COLUMNS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 1_000;
-/// The size to aim for; past it, a file is only named.
-const FILE_LINES_AIM: usize = 600;
+/// Recommended length; longer files are only listed.
+const FILE_LINES_RECOMMENDED: usize = 600;
 
-/// Words that put work off, as comments carry them.
-const LEFT_FOR_LATER: [&str; 3] = ["TODO", "FIXME", "XXX"];
-/// The same as macros, and the one that is for a developer's eyes only.
-const MACROS_FOR_LATER: [&str; 3] = ["todo", "unimplemented", "dbg"];
+/// Words in comments that defer work.
+const DEFERRING_WORDS: [&str; 3] = ["TODO", "FIXME", "XXX"];
+/// Macros that defer work, and the one for debugging.
+const DEFERRING_MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 
 pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     files.iter().flat_map(check_file).collect()
 }
 
-/// Rust files past the size to aim for, longest first.
+/// Returns Rust files above the recommended length, longest first.
 pub(super) fn long_files(files: &[TextFile]) -> Vec<String> {
     let mut long: Vec<(usize, &str)> = files
         .iter()
         .filter(|file| file.extension() == "rs")
         .map(|file| (file.text.lines().count(), file.path.as_str()))
-        .filter(|(lines, _)| *lines > FILE_LINES_AIM)
+        .filter(|(lines, _)| *lines > FILE_LINES_RECOMMENDED)
         .collect();
     long.sort_unstable_by(|a, b| b.cmp(a));
     long.iter().map(|(lines, path)| format!("{path} has {lines} lines")).collect()
@@ -38,17 +38,17 @@ fn check_file(file: &TextFile) -> Vec<Finding> {
         "rs" => {
             check_opening(file, &mut findings);
             check_length(file, &mut findings);
-            // rustfmt breaks code, and a message in one piece can be searched for: comments remain.
+            // rustfmt breaks code, and a string in one piece can be searched for: comments remain.
             check_columns(file, &Source::new(&file.text).comments, &mut findings);
             check_tabs(file, &mut findings);
-            check_left_for_later(file, &mut findings);
+            check_deferred_work(file, &mut findings);
         }
         "c" | "h" => {
             check_columns(file, &file.text, &mut findings);
-            check_left_for_later(file, &mut findings);
+            check_deferred_work(file, &mut findings);
         }
         "sh" | "md" | "toml" => {}
-        // Anything else may be data, and data is as it is.
+        // Other files may be data, which is not checked.
         _ => return findings,
     }
     check_line_ends(file, &mut findings);
@@ -57,7 +57,7 @@ fn check_file(file: &TextFile) -> Vec<Finding> {
 
 fn check_opening(file: &TextFile, findings: &mut Vec<Finding>) {
     if !file.text.starts_with("//! ") {
-        let message = "opens without a `//!` paragraph that says what it is for";
+        let message = "opens without a `//!` paragraph on the purpose of the file";
         findings.push(Finding::new(&file.path, 1, message));
     }
 }
@@ -82,32 +82,32 @@ fn check_columns(file: &TextFile, text: &str, findings: &mut Vec<Finding>) {
 
 fn check_tabs(file: &TextFile, findings: &mut Vec<Finding>) {
     for (index, _) in file.text.lines().enumerate().filter(|(_, line)| line.contains('\t')) {
-        findings.push(Finding::new(&file.path, index + 1, "a tab; Rust is indented with blanks"));
+        findings.push(Finding::new(&file.path, index + 1, "a tab: indent Rust with spaces"));
     }
 }
 
 fn check_line_ends(file: &TextFile, findings: &mut Vec<Finding>) {
     for (index, line) in file.text.split('\n').enumerate() {
         if line.ends_with([' ', '\t', '\r']) {
-            findings.push(Finding::new(&file.path, index + 1, "white space at the line's end"));
+            findings.push(Finding::new(&file.path, index + 1, "white space at the line end"));
         }
     }
     if !file.text.is_empty() && !file.text.ends_with('\n') {
-        findings.push(Finding::new(&file.path, 0, "the last line has no end"));
+        findings.push(Finding::new(&file.path, 0, "no newline at the end of the file"));
     }
 }
 
-fn check_left_for_later(file: &TextFile, findings: &mut Vec<Finding>) {
+fn check_deferred_work(file: &TextFile, findings: &mut Vec<Finding>) {
     let source = Source::new(&file.text);
     for (index, (code, comment)) in source.code.lines().zip(source.comments.lines()).enumerate() {
         let mut found = |word: &str| {
-            let message = format!("`{word}`: do it, or say in an issue that it is to be done");
+            let message = format!("`{word}`: complete the work, or open an issue");
             findings.push(Finding::new(&file.path, index + 1, message));
         };
-        for word in LEFT_FOR_LATER.iter().filter(|word| has_word(comment, word)) {
+        for word in DEFERRING_WORDS.iter().filter(|word| has_word(comment, word)) {
             found(word);
         }
-        for name in MACROS_FOR_LATER.iter().filter(|name| code.contains(&format!("{name}!("))) {
+        for name in DEFERRING_MACROS.iter().filter(|name| code.contains(&format!("{name}!("))) {
             found(&format!("{name}!"));
         }
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_for_later_is_found() {
+    fn deferred_work_is_found() {
         assert_eq!(lines("a.rs", "//! A.\n// TODO: count\nfn f() { todo!() }\n"), [2, 3]);
         assert_eq!(lines("a.c", "int a; /* XXX */\n"), [1]);
         assert_eq!(lines("a.rs", "//! A.\nconst A: &str = \"TODO\"; // TODOS\n"), NO_LINES);

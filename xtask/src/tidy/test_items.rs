@@ -1,5 +1,5 @@
 //! Test-only parts of the Rust sources: items under `#[test]` or `#[cfg(test)]`, and the files of
-//! modules declared so. Rules about the product's language leave them out. Reads syntax only.
+//! modules that are declared so. Rules for the product's language skip them. Only syntax is read.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use syn::visit::{self, Visit};
 
 use super::files::TextFile;
 
-/// Returns true for what only tests are built with.
+/// Returns true for an item that is built for tests only.
 pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -33,7 +33,7 @@ impl TestModules {
         Self(declaring.flat_map(declared_in).collect())
     }
 
-    /// Returns true if only tests are built with this file.
+    /// Returns true if the file is built for tests only.
     pub(super) fn contains(&self, path: &str) -> bool {
         let module = path.strip_suffix(".rs").unwrap_or(path);
         let mut above = module.match_indices('/').map(|(at, _)| &module[..at]);
@@ -41,7 +41,7 @@ impl TestModules {
     }
 }
 
-/// Paths of the test modules that a file declares, without the ending.
+/// Returns the paths of the test modules that a file declares, without the extension.
 fn declared_in(file: &TextFile) -> Vec<String> {
     let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };
     let directory = directory_of_children(&file.path);
@@ -54,7 +54,7 @@ fn declared_in(file: &TextFile) -> Vec<String> {
     declared.collect()
 }
 
-/// Directory in which the compiler looks for the child modules of a file.
+/// Returns the directory in which the compiler searches the child modules of a file.
 fn directory_of_children(path: &str) -> &str {
     let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
     match name {
@@ -63,7 +63,7 @@ fn directory_of_children(path: &str) -> &str {
     }
 }
 
-/// Ranges of lines, counted from 1, of the test-only items of a file.
+/// Returns the ranges of lines, counted from 1, of the test-only items of a file.
 pub(super) fn lines(syntax: &syn::File) -> Vec<RangeInclusive<usize>> {
     let mut items = TestItems(Vec::new());
     items.visit_file(syntax);

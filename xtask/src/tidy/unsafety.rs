@@ -1,6 +1,6 @@
-//! `unsafe` stands only in the crates that ARCHITECTURE.md's table gives it, and nothing outside
-//! them lifts the lint against it. Clippy demands a SAFETY comment for every block and impl; this
-//! check adds the one that clippy leaves out, private `unsafe fn`.
+//! Check that `unsafe` occurs only in crates for which the table in ARCHITECTURE.md allows it, and
+//! that no other crate lifts the lint. Clippy requires a SAFETY comment for every block and impl;
+//! this check adds private `unsafe fn`, which clippy omits.
 
 use super::Finding;
 use super::crates::CrateRules;
@@ -12,25 +12,25 @@ pub(super) fn check(rules: &CrateRules, files: &[TextFile]) -> Vec<Finding> {
         .iter()
         .filter(|file| file.extension() == "rs")
         .flat_map(|file| {
-            check_file(file, rules.of_file(&file.path).is_some_and(|rule| rule.holds_unsafe))
+            check_file(file, rules.of_file(&file.path).is_some_and(|rule| rule.allows_unsafe))
         })
         .collect()
 }
 
-fn check_file(file: &TextFile, may_hold_unsafe: bool) -> Vec<Finding> {
+fn check_file(file: &TextFile, allows_unsafe: bool) -> Vec<Finding> {
     let code = Source::new(&file.text).code;
     let lines: Vec<&str> = file.text.lines().collect();
     let mut findings = Vec::new();
     for (index, line) in code.lines().enumerate() {
         let mut found = |message| findings.push(Finding::new(&file.path, index + 1, message));
-        if lifts_lint(line) && !may_hold_unsafe {
-            found("`unsafe_code` lifted in a crate to which ARCHITECTURE.md gives no `unsafe`");
+        if lifts_lint(line) && !allows_unsafe {
+            found("`unsafe_code` is lifted, but ARCHITECTURE.md allows no `unsafe` in this crate");
         }
         let Some(after) = after_word(line, "unsafe") else { continue };
-        if !may_hold_unsafe {
-            found("`unsafe` in a crate to which ARCHITECTURE.md does not give it");
+        if !allows_unsafe {
+            found("`unsafe`, but ARCHITECTURE.md allows none in this crate");
         } else if defines_function(after) && !is_justified(&lines[..index]) {
-            found("an `unsafe fn` without a `# Safety` paragraph that says what callers owe it");
+            found("an `unsafe fn` without a `# Safety` section with the obligations of callers");
         }
     }
     findings
@@ -40,15 +40,15 @@ fn lifts_lint(line: &str) -> bool {
     has_word(line, "unsafe_code") && (has_word(line, "allow") || has_word(line, "expect"))
 }
 
-/// Whether `fn name` follows, and not a block or the type of a function pointer. The ABI's name is
-/// a literal and so blanked out.
+/// Returns true if `fn name` follows, and not a block or a function pointer type. The name of the
+/// ABI is a literal, so it is blank.
 fn defines_function(after_unsafe: &str) -> bool {
     let rest = after_unsafe.trim_start();
     let rest = rest.strip_prefix("extern").unwrap_or(rest).trim_start();
     rest.strip_prefix("fn ").is_some_and(|name| !name.trim_start().starts_with('('))
 }
 
-/// Whether the comment right above, attributes aside, speaks of safety.
+/// Returns true if the comment directly above, attributes aside, has a section on safety.
 fn is_justified(lines_above: &[&str]) -> bool {
     lines_above
         .iter()
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_about_unsafe_is_not_unsafe() {
+    fn unsafe_in_comments_and_strings_passes() {
         let text = "//! No unsafe here.\nconst A: &str = \"unsafe\"; // unsafe\n";
         assert_eq!(lines("crates/time/src/a.rs", text), NO_LINES);
     }

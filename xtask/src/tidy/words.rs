@@ -1,6 +1,6 @@
 //! Words of identifiers, for rules about names.
 
-/// The words of a name in any case: `PathOfRTT` has `path`, `of` and `rtt`.
+/// Returns the words of a name in any case: `PathOfRTT` has `path`, `of` and `rtt`.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let letters: Vec<char> = name.chars().collect();
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_the_words_of_both_cases() {
+    fn names_of_both_cases_are_split() {
         assert_eq!(words("told_at"), ["told", "at"]);
         assert_eq!(words("ToldLeaps"), ["told", "leaps"]);
         assert_eq!(words("RTTTold"), ["rtt", "told"]);

@@ -129,8 +129,10 @@ pub(crate) struct LoadCommonArgs {
     #[arg(short, long, value_name = "N", value_parser = values::count)]
     clients: Option<u32>,
     /// Send from all addresses of the clients' network in pseudo-random order, as a flood with
-    /// forged addresses does, instead of from --clients addresses. An address repeats only after
-    /// all were used, or in a larger network after 2^27 requests of a thread.
+    /// forged addresses does, instead of from --clients addresses.
+    ///
+    /// An address repeats only after all were used, or in a larger network after 2^27 requests of a
+    /// thread.
     #[arg(long)]
     random_sources: bool,
     /// Engine that sends and receives. xdp: in the kernel; packet: raw frames (AF_PACKET); udp:

@@ -190,9 +190,11 @@ impl ServeLeapSecondArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ServeTimestampsArgs {
     /// Timestamps of the sockets. kernel: the kernel timestamps requests and interleaved replies;
-    /// none: it timestamps requests only, and an interleaved reply carries the server's own reading
-    /// of the clock; IF=hardware: the NIC of interface IF timestamps both, which is enabled while
-    /// the server runs. Repeatable [default: kernel].
+    /// none: it timestamps requests only; IF=hardware: the NIC of interface IF timestamps both.
+    /// Repeatable [default: kernel].
+    ///
+    /// With none, an interleaved reply carries the server's own reading of the clock. The
+    /// timestamping of a NIC is enabled while the server runs.
     #[arg(long, value_name = "kernel|none|IF=hardware", value_parser = kind)]
     timestamps: Vec<TimestampSourceArg>,
 }

@@ -43,9 +43,9 @@ pub(super) use node::{ApplicationNodeArgs, run as run_node};
 /// injected; nodes are not informed of them and must detect them. The result has the timing of the
 /// periods in each state, and for each fault the time to its detection and the recovery time from
 /// its end. --search instead finds the largest load, with no faults injected, at which no deadline
-/// is missed. The result ends with a scorecard: the criteria in Table 2 of Hao, Xue and Qin, "Performance and test method
-/// for real-time parallel system", Computer Engineering 36 (2010), 8, 267-269,
-/// doi:10.3969/j.issn.1000-3428.2010.08.093, each with its measured value.
+/// is missed. The result ends with a scorecard: the criteria in Table 2 of Hao, Xue and Qin,
+/// "Performance and test method for real-time parallel system", Computer Engineering 36 (2010), 8,
+/// 267-269, doi:10.3969/j.issn.1000-3428.2010.08.093, each with its measured value.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CycleTestArgs {
