@@ -250,10 +250,8 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
         match signals.wait(CHECK_INTERVAL).map_err(CommandFailure::environment)? {
             Some(Signal::HangUp) => match args.reload(&relay) {
                 Ok(()) => output::print_note("horolog: reloaded"),
-                Err(why) => output::print_note(&format!(
-                    "horolog: reload failed, table \
-                    unchanged: {why}"
-                )),
+                // Whether the table is unchanged depends on the error.
+                Err(why) => output::print_note(&format!("horolog: reload failed: {why}")),
             },
             Some(_) => break,
             None => last_problem = refresh_memberships(&relay, last_problem.as_deref()),
