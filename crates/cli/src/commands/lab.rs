@@ -15,7 +15,8 @@ use crate::output;
 /// Create and use lab hosts: network namespaces joined by virtual links.
 ///
 /// Hosts are named client, server, server2, ...; host HOST of lab NAME is the network namespace
-/// horolog-NAME-HOST. Each server has one link to the client. Nothing outside of them changes.
+/// horolog-NAME-HOST. Each server has one link to the client. Nothing outside the lab hosts
+/// changes. Requires root.
 #[derive(Args, Debug)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
@@ -29,7 +30,7 @@ enum LabCommand {
         /// Name of the lab.
         #[arg(default_value = "lab")]
         name: String,
-        /// Number of hosts: one client, the rest servers.
+        /// Number of hosts, 2 to 65: one client, the rest servers.
         #[arg(long, value_name = "N", default_value_t = 2)]
         hosts: usize,
         /// Queues of every interface [default: one for each core].

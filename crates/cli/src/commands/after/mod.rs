@@ -26,14 +26,15 @@ use crate::values;
 /// Run a command once all given conditions hold.
 ///
 /// Each condition is checked repeatedly, with growing pauses, until it holds; when the last one
-/// holds, those that have held for more than a second are checked once more. The command then
-/// replaces this process, so its exit status and signals are its own. Without a command the outcome
-/// is printed. If no command is started, the exit status is 0 if none was given and the conditions
-/// hold, 1 if the deadline passed, 127 if the command does not exist, 126 if it cannot be run, and
-/// 128 plus the signal number if a signal ended the wait.
+/// holds, those last checked more than a second ago are checked once more, and if one fails the
+/// wait continues. The command then replaces this process (exec): signals reach it directly, and
+/// its exit status is that of 'after'. Without a command the outcome is printed. If no command is
+/// started, the exit status is 0 if none was given and the conditions hold, 1 if the deadline
+/// passed, 127 if the command does not exist, 126 if it cannot be run, and 128 plus the signal
+/// number if a signal ended the wait.
 #[derive(Args, Debug)]
 pub(crate) struct AfterArgs {
-    /// Wait until this time has passed, such as 180s.
+    /// Wait until this time has passed since the start of this command, such as 180s.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     delay: Option<Duration>,
     /// Wait until a TCP port accepts connections. Repeatable.

@@ -31,10 +31,11 @@ use when::StartTimeArgs;
 ///
 /// WHEN is written as for at(1): 'now + 2 minutes', 21:00 (tomorrow once it has passed), 9pm, noon,
 /// teatime, 'noon tomorrow', '10am monday', 2028-10-22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
-/// or as Unix time, @1855861200.5. WHEN is local time unless it ends with Z, UTC or TAI. With
-/// --every and without WHEN, the first run is at the next multiple of the period since the Unix
-/// epoch. The start latency of the command is printed at the end. The exit status is that of the
-/// first command that failed, 127 for one that does not exist.
+/// or as Unix time, @1855861200.5. WHEN is local time unless it ends with Z, UTC, TAI or an offset,
+/// or --utc or --tai is given. With --every and without WHEN, the first run is at the next multiple
+/// of the period since the Unix epoch. The start latency (actual minus intended start time) of the
+/// command is printed at the end. The exit status is that of the first command that failed, 127 for
+/// one that does not exist.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AtArgs {
@@ -61,7 +62,8 @@ pub(crate) struct AtArgs {
     /// process.
     #[arg(long)]
     detach: bool,
-    /// Backend that runs the job [default: chosen automatically].
+    /// Backend of --detach that runs the job [default: systemd if it is running, otherwise
+    /// process].
     #[arg(long, value_name = "BACKEND", requires = "detach")]
     backend: Option<JobBackend>,
     /// File of this job in the queue.
@@ -81,7 +83,8 @@ enum AtCommand {
 enum JobBackend {
     /// systemd, as a transient timer.
     Systemd,
-    /// A separate process for each job, recorded by a file in ~/.local/state/horolog/at.
+    /// A separate process for each job, recorded by a file in $XDG_STATE_HOME/horolog/at, or
+    /// ~/.local/state/horolog/at.
     Process,
 }
 
@@ -110,7 +113,7 @@ struct ScheduledProgramArgs {
     /// Run this shell line. Repeatable; each line waits for the one before it.
     #[arg(short = 'c', long = "run", value_name = "LINE", conflicts_with = "program")]
     lines: Vec<String>,
-    /// Run all lines at once.
+    /// Start all lines of --run at the same time, instead of each after the one before it.
     #[arg(long, requires = "lines")]
     parallel: bool,
     /// Command to run, with its arguments; without one, only the start latency is measured.

@@ -38,10 +38,10 @@ const CONSECUTIVE_CORES_MAX: usize = 8;
 /// the first rate at which more than --loss-ratio of the requests are unanswered; its capacity is
 /// its reply rate there. The tables are those of Liu, Wu and Wang, "Design of NTP server based on
 /// multi-core processor", Journal of Time and Frequency 43 (2020), 1, 18-28, with the values of the
-/// paper next to the measured ones. The count of replies is checked once against a capture.
+/// paper next to the measured ones. The count of replies is checked once against a packet capture.
 ///
-/// The generator runs on this host's cores as well; if the server has a thread for each core, both
-/// share a core.
+/// Requires root. The generator runs on this host's cores as well; if the server has a thread for
+/// each core, generator and server share a core.
 #[derive(Args, Debug)]
 pub(crate) struct BenchCoresArgs {
     /// Numbers of cores of the server, such as 1,2,4 [default: every number up to 8, then doubled

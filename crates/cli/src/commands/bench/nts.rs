@@ -46,24 +46,25 @@ const SECRET_LEN_MAX: u64 = 1 << 20;
 
 /// Measure the cost of authentication on a multi-core server.
 ///
-/// Creates two lab hosts, starts a server in one of them with one thread, then with more, and
-/// searches from the other for the highest lossless rate while 0%, 10%, 50% and 100% of the
-/// requests are authenticated by NTS. One generator sends all requests; it encrypts requests and
-/// decrypts replies in user space, on this host's cores too. If the server has a thread for each
-/// core, server and generator share cores, and a rate that the generator limits is marked. Each
-/// rate is shown with the CPU time of the server's threads per reply, which the generator hardly
-/// affects.
+/// Creates two lab hosts (requires root), starts a server in one of them with one thread, then with
+/// more, and searches from the other for the highest rate at which at most 0.01% of the requests
+/// are lost, while 0%, 10%, 50% and 100% of them (--shares) are authenticated by NTS. One generator
+/// sends all requests; it encrypts requests and decrypts replies in user space, on this host's
+/// cores too. If the server has a thread for each core, server and generator share cores. A rate
+/// that the generator limits is marked with ≥. Each rate is shown with the CPU time of the server's
+/// threads per reply, which the generator hardly affects.
 #[derive(Args, Debug)]
 pub(crate) struct BenchNtsArgs {
     /// Numbers of threads of the server, such as 1,2,4 [default: one, doubled up to one for each
     /// core].
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = parse_thread_count)]
     threads: Vec<usize>,
-    /// Percentages of requests that are authenticated; results are compared with that of the first.
+    /// Percentages of requests that are authenticated; the results of the others are compared with
+    /// that of the first percentage.
     #[arg(long, value_name = "PERCENT[,PERCENT...]", value_delimiter = ',',
           default_value = "0,10,50,100", value_parser = clap::value_parser!(u8).range(0..=100))]
     shares: Vec<u8>,
-    /// Approximate duration of the load of each search.
+    /// Approximate total duration of the trials of each search.
     #[arg(long, value_name = "TIME", value_parser = crate::values::positive_duration, default_value = "5s")]
     time: Duration,
     /// Engine of the server. xdp: XDP, with redirection of authenticated requests to threads;

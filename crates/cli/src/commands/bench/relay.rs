@@ -51,9 +51,10 @@ const CHILDREN_MAX: usize = 1_024;
 /// to the measured one. At half of each rate the delays of the first and the last copy of a packet
 /// from the source are measured too, and the CPU time per copy.
 ///
-/// Source, relay and receivers share this host's cores. For the socket engines, the source sends
-/// from one core and the relay is pinned to another; an in-kernel relay runs on the cores on which
-/// packets arrive, so the source sends from all cores.
+/// Requires root and XDP in native mode. Source, relay and receivers share this host's cores. For
+/// the socket engines (send, sendmmsg), the source sends from one core and the relay is pinned to
+/// another; an in-kernel relay (xdp) runs on the cores on which packets arrive, so the source sends
+/// from all cores.
 #[derive(Args, Debug)]
 pub(crate) struct BenchRelayArgs {
     /// Bytes of UDP payload: sizes, and ranges with a step or a factor.
@@ -76,7 +77,7 @@ pub(crate) struct BenchRelayArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// Approximate duration of the load of each search.
+    /// Approximate total duration of the trials of each search.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s")]
     time: Duration,
     /// Share of copies that may be lost at a rate that still counts as lossless.
@@ -87,8 +88,8 @@ pub(crate) struct BenchRelayArgs {
           hide_default_value = true)]
     copy_rate: u32,
     /// Largest number of packets that the source sends together, 1 to 64 [default: by the number of
-    /// children, so that each receiving host gets at most 64 copies, which the kernel takes from an
-    /// interface at once].
+    /// children, so that each receiving host gets at most 64 copies, the most that the kernel takes
+    /// from an interface at once].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: Option<u32>,
     /// Number of hosts over which the children are spread round-robin, each on its own interface of

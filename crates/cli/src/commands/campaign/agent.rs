@@ -61,8 +61,8 @@ pub(super) struct CampaignAgentArgs {
     /// horolog/agents/NAME in the user's state directory].
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
-    /// Measure the clock offset against this NTP server [default: use the kernel's estimate if the
-    /// clock is disciplined].
+    /// Measure the clock offset against this NTP server. An agent with an unknown offset gets no
+    /// jobs [default: use the kernel's estimate if the clock is disciplined].
     #[arg(long, value_name = "HOST")]
     clock_server: Option<String>,
 }

@@ -59,7 +59,8 @@ pub(super) struct BrokerArgs {
     /// Reject a server without TLS.
     #[arg(long, help_heading = HEADING)]
     tls_required: bool,
-    /// JetStream replicas, 1 to 5; set by the client that creates the stream.
+    /// Number of servers of the NATS cluster that store each message (JetStream replicas), 1 to 5.
+    /// Only the first agent or controller to connect, which creates the streams, sets it.
     #[arg(long, help_heading = HEADING, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
 }

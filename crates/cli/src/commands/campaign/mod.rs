@@ -16,9 +16,9 @@ use crate::failure::CommandFailure;
 /// Run a measurement on many hosts simultaneously, and merge the results.
 ///
 /// An agent runs on each host ('horolog campaign agent') and executes what its policy allows. A
-/// plan defines the roles, the number of instances of each, and their placement ('horolog campaign
-/// run PLAN'). Agents and controller connect to a NATS server with JetStream, which stores results
-/// while either is disconnected.
+/// plan defines the roles, the number of instances of each, and their placement. 'horolog campaign
+/// run PLAN' (the controller) gives jobs to the agents. Both connect to a NATS server with
+/// JetStream, which stores results while either is disconnected.
 #[derive(Args, Debug)]
 pub(crate) struct CampaignArgs {
     #[command(subcommand)]

@@ -28,7 +28,8 @@ use crate::values;
 /// Agents of a campaign, and the controller's timeouts.
 #[derive(Args, Debug)]
 pub(super) struct NatsCampaignArgs {
-    /// Resume this campaign, whose controller has ended.
+    /// Resume this campaign (see 'horolog campaign list'), whose controller ('campaign run') has
+    /// ended.
     #[arg(long, value_name = "CAMPAIGN", conflicts_with = "local")]
     resume: Option<CampaignId>,
     #[command(flatten)]
@@ -41,8 +42,8 @@ pub(super) struct NatsCampaignArgs {
     /// Grace period after the plan's duration-max in which jobs end and results arrive.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "30s")]
     grace: Duration,
-    /// Time without a heartbeat after which an agent's part is abandoned, once all others are done.
-    /// At least 10s, the TTL of heartbeats on the NATS server.
+    /// Once all other parts are done, abandon the part of an agent that has sent no heartbeat for
+    /// this time. At least 10s, the TTL of heartbeats on the NATS server.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "60s")]
     agent_timeout: Duration,
     /// Time without the NATS server after which the result is made from the reports received so

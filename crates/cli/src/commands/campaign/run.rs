@@ -66,7 +66,7 @@ pub(super) struct CampaignRunArgs {
     /// Set a parameter of the plan. Repeatable.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_parameter, conflicts_with = "resume")]
     set: Vec<(String, String)>,
-    /// Print the placement of each role without running anything.
+    /// With --local, print the placement of each role without running anything.
     #[arg(long, requires = "local")]
     check: bool,
     #[command(flatten)]

@@ -35,11 +35,12 @@ use crate::values;
 /// Run periodic tasks, and report the timing of each period.
 ///
 /// A task is released at the beginning of each period and must finish by its deadline; its response
-/// time is start latency plus execution time. No period is skipped: an overrun delays the following
-/// ones. A task computes (--compute, --units), sends messages to the other nodes and waits for
-/// theirs (--message), waits at a barrier (--barrier), or starts the command after '--'; with
-/// --program that command runs once for all periods and marks each of them. Several tasks, tasks of
-/// several steps, and polling servers of aperiodic events are defined in a FILE.
+/// time is start latency (from the release to the start) plus execution time. No period is skipped:
+/// an overrun delays the following ones. A task computes (--compute, --units), sends messages to
+/// the other nodes and waits for theirs (--message), waits at a barrier (--barrier), or starts the
+/// command after '--'; with --program that command is started once and reports the begin and end of
+/// its work in each period. Several tasks, tasks of several steps, and polling servers of aperiodic
+/// events are defined in a FILE.
 ///
 /// With --nodes there are several nodes on this host, each a separate process. All tasks run on
 /// each node. With --nodes and --listen, this host is the first node and waits for the others to
@@ -60,7 +61,8 @@ pub(crate) struct CycleRunArgs {
     /// Divide the computation among the nodes, instead of giving all of it to each.
     #[arg(long)]
     split_work: bool,
-    /// Run once with each of these scheduling policies, such as fifo,rr,other,deadline.
+    /// Run once with each of these scheduling policies instead of --policy, such as
+    /// fifo,rr,other,deadline; with several --nodes, once for each number and policy.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = TaskSchedulingPolicy::parse,
           conflicts_with = "policy")]
     compare: Vec<TaskSchedulingPolicy>,
@@ -125,10 +127,10 @@ struct MultiHostArgs {
     /// reachable [default: unlimited with --listen; with --join, fail at the first attempt].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     join_timeout: Option<Duration>,
-    /// Name of this node [default: the hostname].
+    /// Name of this node, with --join [default: the hostname].
     #[arg(long, requires = "join")]
     name: Option<String>,
-    /// Permit tasks that the first node distributes to start programs on this host.
+    /// With --join, permit tasks that the first node distributes to start programs on this host.
     #[arg(long, requires = "join")]
     allow_commands: bool,
 }

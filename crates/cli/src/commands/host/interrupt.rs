@@ -27,8 +27,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// of the clock in the handler: in the kernel (bpf_timer, whose callback runs in a softirq after
 /// the timer interrupt), in a signal handler, and in a thread that waits for a timerfd. Then a
 /// SCHED_OTHER thread spins on each core and reads the clock: an iteration that took longer than
-/// the threshold is a gap, and the kernel's accounting shows whether another thread ran in it; if
-/// not, the gap is attributed to an interrupt, a system management interrupt (SMI) or the
+/// --threshold is a gap (OS noise), and the kernel's accounting shows whether another thread ran in
+/// it; if not, the gap is attributed to an interrupt, a system management interrupt (SMI) or the
 /// hypervisor.
 #[derive(Args, Debug)]
 pub(crate) struct HostInterruptArgs {
@@ -43,7 +43,7 @@ pub(crate) struct HostInterruptArgs {
         default_value = "kernel,signal,timerfd"
     )]
     handlers: Vec<TimerHandlerKindArg>,
-    /// Timer expiries in each repetition.
+    /// Timer expiries on each core in each repetition.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     expiries: u64,
@@ -55,7 +55,7 @@ pub(crate) struct HostInterruptArgs {
     /// 0.1 to 1.9 times the mean.
     #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "500us")]
     interval: Duration,
-    /// Duration of the OS noise measurement; 0 skips it.
+    /// Duration of the OS noise measurement, on all cores simultaneously; 0 skips it.
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
     noise_time: Duration,
     /// Threshold above which an iteration of the spinning loop is a gap.

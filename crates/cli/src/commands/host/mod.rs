@@ -86,7 +86,7 @@ pub(super) struct MeasuringThreadArgs {
     #[arg(short, long, value_name = "N", default_value_t = 80,
           value_parser = clap::value_parser!(u8).range(1..=99), conflicts_with = "sched_other")]
     priority: u8,
-    /// Run as SCHED_OTHER threads, as most programs do.
+    /// Run the measuring threads as SCHED_OTHER, as most programs run, instead of with --priority.
     #[arg(long)]
     sched_other: bool,
     /// Leave the CPU's idle states (C-states) enabled; otherwise all but polling are disabled

@@ -14,7 +14,7 @@ use crate::output;
 /// coalescing, offloads, XDP, timestamps; and the changes to make for serving time or generating
 /// load.
 ///
-/// Nothing is changed; each recommendation includes the command that makes it. Missing features are
+/// Nothing is changed; each recommended change is shown with its command. Missing features are
 /// listed with the reason. The interface is looked up in the network namespace of this process.
 #[derive(Args, Debug)]
 pub(crate) struct HostNicArgs {

@@ -24,7 +24,7 @@ use crate::output::{self, ProgressLine};
 ///
 /// Then measures turns in which one side wakes the other and waits, by a pipe, a futex and an
 /// eventfd, on one core and across two; their cost of a switch excludes the same calls made alone,
-/// as in lmbench. A negative result is rejected.
+/// as in lmbench. A repetition whose cost of a switch is negative has no value.
 #[derive(Args, Debug)]
 pub(crate) struct HostSwitchArgs {
     /// Cores of the two sides for turns across cores, such as 0,1; turns on one core use the first

@@ -64,15 +64,17 @@ const BEYOND: &str = "Beyond ntpperf";
 /// Load a time server with ntpperf's command-line options and output format.
 ///
 /// Clients are simulated: one for each 10 requests per second, up to 16384. The rate rises until
-/// the highest is reached, more than half of the requests are lost, or they cannot be sent in time.
+/// the highest is reached, more than half of the requests are lost, or (without -l) requests cannot
+/// be sent in time.
 ///
-/// The table is on standard output; the engine and the findings are on standard error. Shares are
-/// of the requests actually sent. Requests without a reply in time are lost; their share stays
-/// within 0% and 100% even with -N, where a master answers each request with two or three messages
-/// (column delay: Delay_Resp; column sync/fw: Sync and its Follow_Up). As in ntpperf, only mode,
-/// origin timestamp and length of NTP replies are checked for the table; the checks for JSON and
-/// the HTML report are stricter. The columns after the shares are the server's response times, or
-/// with -o the offsets of its transmit timestamps; neither is known for delay requests.
+/// The table is on standard output; the name of the engine and the findings are on standard error.
+/// Shares are of the requests actually sent. Requests without a reply within 1 s are lost. With -N
+/// a master answers each request with two or three messages (column delay: Delay_Resp; column
+/// sync/fw: Sync and its Follow_Up); a request is lost unless all of them arrive, so that its share
+/// is never negative, as it can be in ntpperf. As in ntpperf, only mode, origin timestamp and
+/// length of NTP replies are checked for the table; the checks for JSON and the HTML report are
+/// stricter. The columns after the shares are the server's response times, or with -o the offsets
+/// of its transmit timestamps; neither is known for delay requests.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
 #[command(group(ArgGroup::new("mode").required(true).multiple(true)))]
@@ -107,7 +109,8 @@ pub(crate) struct NtpperfArgs {
     #[arg(short, value_name = "MAC", value_parser = parse_mac, help_heading = NETWORK)]
     mac: Option<MacAddress>,
 
-    /// Send delay requests to the PTP primary multicast address, 224.0.1.129.
+    /// With -D, send delay requests to the PTP primary multicast address, 224.0.1.129; -d is the
+    /// master whose replies count.
     #[arg(short = 'M', conflicts_with_all = ["basic", "interleaved", "monitor"],
           help_heading = OTHER)]
     multicast: bool,
@@ -118,7 +121,7 @@ pub(crate) struct NtpperfArgs {
     /// Sending threads, each pinned to its own core.
     #[arg(short = 'p', value_name = "NUMBER", default_value_t = 1, help_heading = OTHER)]
     threads: usize,
-    /// Distribute intervals between requests exponentially.
+    /// Distribute intervals between requests exponentially instead of keeping them constant.
     #[arg(short, help_heading = OTHER)]
     exponential: bool,
     /// Permit late requests; a rate that is not reached does not end the run.

@@ -45,21 +45,22 @@ pub(crate) struct PathServeArgs {
     /// senders of other implementations.
     #[arg(long)]
     stamp: bool,
-    /// Address to listen on for STAMP. Repeatable [default: the same addresses, port 862].
+    /// Address to listen on for STAMP. Repeatable [default: the addresses of --listen, port 862].
     #[arg(long, value_name = "ADDR", value_parser = stamp_address, requires = "stamp")]
     stamp_listen: Vec<SocketAddr>,
     /// Answer STAMP from this public network too, where source addresses can be forged. Repeatable.
     /// Private networks are always answered.
     #[arg(long, value_name = "NETWORK", requires = "stamp")]
     allow: Vec<Prefix>,
-    /// Poll for datagrams continuously instead of sleeping: replies are faster, and each address
-    /// occupies a CPU.
+    /// Poll for datagrams continuously instead of sleeping: replies are faster, and each listening
+    /// address, of UDP and of STAMP, occupies a CPU.
     #[arg(long)]
     busy_poll: bool,
-    /// Limit on the probes answered per second at each address.
+    /// Limit on the UDP probes answered per second at each listening address; for STAMP at most
+    /// 100k.
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value = "1M")]
     max_rate: u32,
-    /// Limit on concurrent TCP connections.
+    /// Limit on concurrent TCP connections, at most 64 of them from one client address.
     #[arg(long, value_name = "N", default_value_t = TcpFarEndLimits::default().connections,
            value_parser = clap::value_parser!(u32).range(1..=4_096))]
     tcp_connections: u32,

@@ -54,14 +54,16 @@ pub(crate) struct PathStallArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s", requires = "watch")]
     time: Duration,
-    /// Exchanges of each pattern with each socket option.
+    /// Repetitions of each pattern (exchanges) with each socket option and without any; at most 3
+    /// where TCP_CORK is never cleared.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: u32,
     /// Numbers of writes in a batch; the batch pattern is run for each number of the list.
     #[arg(short, long, value_name = "LIST", value_parser = parse_batch_sizes, default_value = "1..32:1",
           conflicts_with = "watch")]
     batches: BatchSizes,
-    /// Time by which an exchange must be longer than one without a stall to count as stalled.
+    /// Time by which an exchange must be longer than the median single write to count as stalled;
+    /// with --watch, time for which data must have been held back.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10ms")]
     stall_threshold: Duration,
@@ -69,7 +71,8 @@ pub(crate) struct PathStallArgs {
     /// whether slow start begins again (tcp_slow_start_after_idle).
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "400ms")]
     pause: Duration,
-    /// Do not examine packets, even if permitted.
+    /// Do not capture packets, even if permitted: infer the causes of stalls from TCP_INFO and
+    /// timing alone.
     #[arg(long)]
     no_capture: bool,
     /// Use IPv4.

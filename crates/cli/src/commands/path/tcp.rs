@@ -25,16 +25,17 @@ const BANDWIDTH_SIZE: u64 = 65_536;
 /// Measure latency and bandwidth of TCP to a 'horolog path serve', by message size.
 ///
 /// Latency is half the round trip of a message; bandwidth is the receive rate of messages that are
-/// sent one after the other. The result has a row for each size, with the kernel's view of the
-/// connection (TCP_INFO), after a description of both hosts (CPU, kernel, interface).
+/// sent without waiting for replies. The result describes both hosts (CPU, kernel, interface); then
+/// latency and the bandwidth in each direction measured have a row for each size, with the kernel's
+/// view of the connection (TCP_INFO).
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub(crate) struct PathTcpArgs {
     /// Far end: ADDRESS or NAME, each with an optional :PORT [default port: 8625].
     #[arg(value_name = "TARGET", value_parser = parse_target)]
     target: TargetName,
-    /// Message sizes in bytes, such as 64,128,1000..5000:1000,1..64k:*2; k is 1024 and kB 1000
-    /// [default: 1 for latency, 64k for bandwidth].
+    /// Message sizes in bytes, such as 64,128, 1000..5000:1000 (step 1000) or 1..64k:*2 (doubled);
+    /// k is 1024 and kB 1000 [default: 1 for latency, 64k for bandwidth].
     #[arg(short, long, value_name = "LIST", value_parser = parse_sizes)]
     sizes: Option<MessageSizes>,
     /// Measure only latency.
@@ -62,10 +63,12 @@ pub(crate) struct PathTcpArgs {
     /// Acknowledge without delay, at both ends (TCP_QUICKACK, set again before every receive).
     #[arg(long)]
     quick_ack: bool,
-    /// Hold back partial segments until the end of each message, at both ends (TCP_CORK).
+    /// Hold back partial segments until the end of each message, at both ends (TCP_CORK); only in
+    /// latency rows.
     #[arg(long)]
     cork: bool,
-    /// Send without copying from the program to the kernel (MSG_ZEROCOPY).
+    /// Send without copying from the program to the kernel (MSG_ZEROCOPY); only in bandwidth rows,
+    /// from this host.
     #[arg(long, conflicts_with = "latency")]
     zero_copy: bool,
     /// Use IPv4.

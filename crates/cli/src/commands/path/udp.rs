@@ -26,9 +26,10 @@ use crate::values;
 ///
 /// Without --rate each request waits for the reply to the one before it (ping-pong). With --rate
 /// requests are sent at a fixed rate, and latency counts from the intended send time. A row of the
-/// result is measured for each length and each load ratio R: R load datagrams for each probe, as
-/// defined by Hao, Xue and Qin, "Performance and test method for real-time parallel system",
-/// Computer Engineering 36 (2010), 8, 267-269, doi:10.3969/j.issn.1000-3428.2010.08.093.
+/// result is measured for each length and each load ratio R: for each request, R further datagrams
+/// (the load), which get no reply, as defined by Hao, Xue and Qin, "Performance and test method for
+/// real-time parallel system", Computer Engineering 36 (2010), 8, 267-269,
+/// doi:10.3969/j.issn.1000-3428.2010.08.093.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct PathUdpArgs {
@@ -36,8 +37,9 @@ pub(crate) struct PathUdpArgs {
     /// STAMP 862].
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Payload lengths in bytes, such as 64,1000..5000:1000 or 64..32k:*2, from 16 (STAMP: 44) to
-    /// 65507; k is 1024 and kB 1000. Datagrams longer than the MTU are fragmented.
+    /// Payload lengths in bytes, such as 64,1000..5000:1000 (step 1000) or 64..32k:*2 (doubled),
+    /// from 16 (STAMP: 44) to 65507; k is 1024 and kB 1000. Datagrams longer than the MTU are
+    /// fragmented.
     #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = parse_lengths)]
     sizes: NumberList<u64>,
     /// Duration of each row.
@@ -60,8 +62,8 @@ pub(crate) struct PathUdpArgs {
     /// Concurrent flows, each with its own port, up to 64.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     flows: u64,
-    /// Load ratios R, such as 0,50: load datagrams sent for each probe. Each length is measured
-    /// with each ratio.
+    /// Load ratios R, such as 0,50: load datagrams sent for each request. Each length is measured
+    /// with each ratio. Not with --stamp.
     #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = parse_load_ratios)]
     load_ratio: NumberList<f64>,
     /// Destination of the load [default: broadcast if the far end is on this host's link, as in the
@@ -100,11 +102,11 @@ pub(crate) struct PathUdpArgs {
     /// Use only IPv6 addresses of a name.
     #[arg(short = '6')]
     ipv6: bool,
-    /// Exit with status 1 if this expression is true for a row, such as 'loss>0.1%' or 'p99>200us'.
-    /// Repeatable. A limit on a metric that was not measured fails.
+    /// Exit with status 1 if this expression is true for any row, such as 'loss>0.1%' or
+    /// 'p99>200us'. Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: loss (M), reordered (1 - S), duplicates (shares of the requests or replies); of T
-    /// (half the round trip): mean, p50, p90, p99, p99.9, max.
+    /// Metrics: loss (M, a share of the requests), reordered (1 - S) and duplicates (shares of the
+    /// replies); of T (half the round trip): mean, p50, p90, p99, p99.9, max.
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<PathUdpResult>::parse)]
     fail_if: Vec<MetricLimit<PathUdpResult>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with

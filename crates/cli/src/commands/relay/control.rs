@@ -35,8 +35,8 @@ pub(super) struct RelayAddArgs {
     #[arg(value_name = "ADDR:PORT", value_parser = values::socket_address,
           required_unless_present = "listen")]
     children: Vec<SocketAddr>,
-    /// Create a new group that listens on this address: a multicast group's, one of the relay's
-    /// own, or all (0.0.0.0, [::]).
+    /// Create a new group that listens on this address: that of a multicast group, one of the
+    /// relay's host, or all of that host (0.0.0.0, [::]).
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           requires = "source")]
     listen: Option<SocketAddr>,
@@ -47,11 +47,12 @@ pub(super) struct RelayAddArgs {
     /// Interface on which a new group joins its multicast group [default: the kernel's choice].
     #[arg(long, value_name = "IF", requires = "listen")]
     interface: Option<String>,
-    /// Limit on packets per second of a new group.
+    /// Limit on packets per second that a new group relays, before they are copied.
     #[arg(long, value_name = "RATE", value_parser = values::count, requires = "listen",
           default_value_t = RATE as u32)]
     rate: u32,
-    /// Limit on the TTL (IPv4) or hop limit (IPv6) of the copies of a new group.
+    /// Upper limit on the TTL (IPv4) or hop limit (IPv6) of the copies of a new group, otherwise
+    /// one less than the packet's; copies of a packet to a multicast group leave with this value.
     #[arg(long, value_name = "N", requires = "listen", default_value_t = HOP_LIMIT,
           value_parser = clap::value_parser!(u8).range(1..))]
     hop_limit: u8,

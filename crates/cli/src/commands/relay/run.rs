@@ -47,8 +47,8 @@ pub(super) struct RelayRunArgs {
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
     /// Engine that makes the copies. send: a system call for each copy; sendmmsg: a system call for
-    /// many copies; xdp: the kernel's driver path, with sendmmsg for the rest; auto: the best
-    /// available one.
+    /// many copies; xdp: XDP in the driver's receive path, with sendmmsg for packets that it cannot
+    /// copy; auto: xdp if available, otherwise sendmmsg.
     #[arg(long, value_enum, default_value_t = RelayEngineArg::Auto)]
     engine: RelayEngineArg,
     /// Receive packets in XDP on this interface. Repeatable [default: the interfaces on which the

@@ -28,11 +28,11 @@ const TIME_DEFAULT: Duration = Duration::from_secs(15);
 ///
 /// For each task of a file (TOML, [[task]]), computes equations (1) to (3) of Hao, Xue and Qin 2010
 /// as published, and a safe bound by response-time analysis (Joseph and Pandya 1986, Audsley et al.
-/// 1993), which includes every job released in the window, tasks of higher and equal priority,
-/// blocking, release jitter and context switches. The costs of this host come from results of 'host
-/// all', 'host timer', 'host switch', 'host interrupt', 'host clock' and 'path udp', or are
-/// measured now; the result names the source of each value. Exit status 1 if a task misses its
-/// deadline or cannot be analysed.
+/// 1993), which includes every job of tasks of higher and equal priority that is released before
+/// the task finishes, blocking, release jitter and context switches. The costs of this host come
+/// from results of 'host all', 'host timer', 'host switch', 'host interrupt', 'host clock' and
+/// 'path udp', or are measured now; the result names the source of each value. Exit status 1 if the
+/// bound of a task exceeds its deadline or a task cannot be analysed.
 ///
 /// References: Hao, Xue and Qin, "Performance and test method for real-time parallel system",
 /// Computer Engineering 36 (2010), 8, 267-269, doi:10.3969/j.issn.1000-3428.2010.08.093. Joseph and

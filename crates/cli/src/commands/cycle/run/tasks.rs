@@ -29,10 +29,12 @@ pub(super) struct CycleTaskArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           conflicts_with = "units")]
     compute: Option<Duration>,
-    /// Compute this number of units of the built-in load, the same on every host.
+    /// Compute this number of units of the built-in load: the same work on every host, in a time
+    /// that depends on its speed.
     #[arg(short, long, value_name = "COUNT", value_parser = values::count)]
     units: Option<u32>,
-    /// Send a message of this size to the other nodes, and wait for their messages.
+    /// Send a message of this size in bytes (k is 1024) to the other nodes, and wait for their
+    /// messages.
     #[arg(short, long, value_name = "SIZE", value_parser = values::size)]
     message: Option<u64>,
     /// Recipients of the message. all: all other nodes; next: the next node [default: all].
@@ -47,14 +49,15 @@ pub(super) struct CycleTaskArgs {
     /// Real-time priority of fifo and rr [default: 80].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: Option<u8>,
-    /// Cores to pin the nodes to, one after the other, such as 0,1 [default: no pinning].
+    /// Cores to pin the nodes to, such as 0,1: each node gets the next core of the list, which
+    /// starts again when it ends. No effect under the policy deadline [default: no pinning].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     core: Vec<usize>,
     /// Run the command once for all periods: it receives each release, and marks begin, phases and
     /// end by messages on an inherited socket (see docs/cycle.md).
     #[arg(long, requires = "command")]
     program: bool,
-    /// Command to start at each release.
+    /// Command to start at each release, or with --program once.
     #[arg(last = true, value_name = "COMMAND",
           conflicts_with_all = ["compute", "units", "message", "to", "barrier"])]
     command: Vec<String>,

@@ -62,7 +62,8 @@ pub(crate) struct CycleTestArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           conflicts_with = "search")]
     time: Option<Duration>,
-    /// Load factor: multiply the sources' rates and the fixed computation of the stages.
+    /// Load factor: multiply the sources' rates and the computation of the stages that does not
+    /// depend on input messages (key compute).
     #[arg(short, long, value_name = "FACTOR", value_parser = parse_factor, default_value = "1",
           conflicts_with = "search")]
     load: f64,
@@ -73,7 +74,8 @@ pub(crate) struct CycleTestArgs {
     #[arg(long, value_name = "LOW-HIGH", value_parser = parse_load_range, default_value = "0.25-16",
           requires = "search")]
     search_range: (f64, f64),
-    /// Relative width at which the search ends.
+    /// End the search when the lowest load that failed exceeds the highest that passed by at most
+    /// this share.
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "5%",
           requires = "search")]
     search_width: f64,
@@ -81,7 +83,7 @@ pub(crate) struct CycleTestArgs {
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s",
           requires = "search")]
     trial_time: Duration,
-    /// Exit with status 1 if the load factor found is less than this.
+    /// Exit with status 1 if the load factor that --search found is less than this.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, requires = "search")]
     load_min: Option<f64>,
     /// Result (JSON) of 'host switch', 'host interrupt' or 'host all' for the scorecard.

@@ -35,8 +35,9 @@ use engine::CopyEngine;
 /// 51-55 (section 2): a packet's delay is the sum of the processing delay of each node and the link
 /// delay of each edge on its path (the paper's transmission delay); D is the delay of the slowest
 /// leaf. A node serves its children one after another, so the copy for child i, counted from 0,
-/// leaves FIRST + i × NEXT after the packet arrived. With two engines, the output shows by how much
-/// the second reduces the delay if used at all nodes, and if used at a single node.
+/// leaves FIRST + i × NEXT after the packet arrived (see --user-space). With two engines, the
+/// output shows by how much the second reduces the delay if used at all nodes, and for each node if
+/// used there alone.
 ///
 /// The tree comes from a file (TOML: nodes, [[edge]], [[processing]]), from --degree and --depth,
 /// or with --pairwise from delays between pairs of nodes. With --measure, relays run in lab hosts
@@ -61,8 +62,8 @@ pub(super) struct RelayTreeArgs {
     /// then one line for each pair; a delay given in one direction is used for both.
     ///
     /// The tree is built by the compact tree algorithm (Shi and Turner, "Routing in overlay
-    /// multicast networks", Proceedings of IEEE INFOCOM 2002, 1200-1208), with the time that a node
-    /// needs for each copy; a star and a chain are shown for comparison.
+    /// multicast networks", Proceedings of IEEE INFOCOM 2002, 1200-1208), with the processing
+    /// delays of --user-space (with --measure: 0); a star and a chain are shown for comparison.
     #[arg(long, value_name = "FILE", requires = "degree_max")]
     pairwise: Option<PathBuf>,
     /// Largest number of children of a node of the tree of --pairwise.
@@ -106,8 +107,8 @@ pub(super) struct RelayTreeArgs {
 /// Measurement of a tree.
 #[derive(Args, Debug)]
 struct TreeMeasurementArgs {
-    /// Measure the tree on relays in lab hosts, at most 64. Links between lab hosts have no delay,
-    /// and processing delays are measured instead of taken from a file.
+    /// Measure the tree, of at most 64 nodes, on relays in lab hosts (requires root). Links between
+    /// lab hosts have no delay, and processing delays are measured instead of taken from a file.
     #[arg(long, conflicts_with_all = ["user_space", "in_kernel", "delay"])]
     measure: bool,
     /// Engines to measure with: send, sendmmsg or xdp, as in 'relay run'; one, or two to compare,
