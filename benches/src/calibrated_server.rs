@@ -22,8 +22,6 @@ use horolog_time::Span;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::capacity::NullObserver;
-
 /// Timeout of the server's readiness, for which several sentences have to agree.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Calibration threads of the server: the one that evaluates sentences, and the one that reads and
@@ -112,7 +110,7 @@ impl CalibratedServer {
         let mut options = LoadOptions::new(target, job);
         options.engine = Some(LoadEngineKind::Xdp);
         options.namespaces = vec![self.lab.server().netns.clone()];
-        Ok(self.lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??)
+        Ok(self.lab.client().run(|| LoadRun::prepare(options)?.run(&mut ()))??)
     }
 
     /// Loads the server at `rate` requests per second and measures its calibration meanwhile.

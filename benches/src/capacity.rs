@@ -1,7 +1,6 @@
 //! Capacity of each server: the same search by the same generator against each in turn, so that a
 //! slow minute of the host affects them all.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
-use horolog_record::{CapacitySearchGoal, LoadEngineKind, LoadResult, SearchEndReason, Trial};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
+use horolog_record::{CapacitySearchGoal, LoadEngineKind, LoadResult, SearchEndReason};
 use horolog_stats::{GoalLossRatio, SearchConfig};
 
 use crate::figure::{Figure, Goal};
@@ -34,15 +33,6 @@ pub(crate) const PTP_MONITOR: PtpRequestOptions =
 pub(crate) const LOSS_RATIO_MAX: f64 = 1e-4;
 
 const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Server::Reflector];
-
-/// Observer that ignores all events of a run.
-pub(crate) struct NullObserver;
-
-impl LoadObserver for NullObserver {
-    fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
 
 /// Searches for every server's capacity `rounds` times and compares them.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
@@ -153,7 +143,7 @@ pub(crate) fn load(
     };
     options.namespaces = vec![lab.server().netns.clone()];
     change(&mut options);
-    let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??;
+    let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut ()))??;
     reader.map_or(Ok(()), MetricsReader::finish)?;
     Ok(result)
 }

@@ -13,7 +13,7 @@ use horolog_wire::ntp;
 use horolog_wire::ptp::EVENT_PORT;
 use horolog_xdp::{CountingSink, Interface};
 
-use crate::capacity::{NullObserver, PTP_DELAY, PTP_MONITOR};
+use crate::capacity::{PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
 
 /// Intended rate per second; exceeds that of any processor, so that the generator never waits.
@@ -76,7 +76,7 @@ fn arrival_rate(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Se
     let mut options = LoadOptions::new(target, LoadProcedure::Ramp(ramp));
     options.reply_timeout = TIMEOUT;
     change(&mut options);
-    let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??;
+    let result = lab.client().run(|| LoadRun::prepare(options)?.run(&mut ()))??;
     let trial = result.trials.first().context("the result has no trial")?;
     Ok(trial.achieved_rate * sink.frames() as f64 / trial.sent.max(1) as f64)
 }

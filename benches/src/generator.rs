@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::ptp::{PtpRequestKind, PtpRequestOptions};
-use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun, ramp::Ramp};
-use horolog_record::{LoadEngineKind, LoadResult, Trial};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun, ramp::Ramp};
+use horolog_record::{LoadEngineKind, LoadResult, LoadSeriesPoint, RunObserver, Trial};
 use horolog_wire::ethernet::MacAddress;
 
 use crate::capacity::{PTP_DELAY, PTP_MONITOR};
@@ -198,8 +198,12 @@ impl TrialPlan {
 /// Observer that ends a run after this number of trials.
 struct TrialLimit(usize);
 
-impl LoadObserver for TrialLimit {
-    fn trial_ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
-        if index + 1 < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+impl RunObserver<Trial, LoadSeriesPoint> for TrialLimit {
+    fn part_ended(&mut self, _: usize, _: &Trial) {
+        self.0 = self.0.saturating_sub(1);
+    }
+
+    fn flow(&self) -> ControlFlow<()> {
+        if self.0 > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }

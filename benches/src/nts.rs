@@ -17,7 +17,7 @@ use horolog_load::ramp::Ramp;
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{LoadEngineKind, LoadResult};
 
-use crate::capacity::{self, NullObserver};
+use crate::capacity;
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, NAME, Server};
 
@@ -120,7 +120,7 @@ fn load(
     lab.client().run(|| {
         let load = LoadRun::prepare(options)?;
         let before = started.cpu_time_s()?;
-        let result = load.run(&mut NullObserver)?;
+        let result = load.run(&mut ())?;
         Ok((result, started.cpu_time_s()? - before))
     })?
 }

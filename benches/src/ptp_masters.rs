@@ -15,8 +15,6 @@ use horolog_record::{LoadEngineKind, LoadResult};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, MULTICAST_IPV4, Message, MessageType};
 use tempfile::TempDir;
 
-use crate::capacity::NullObserver;
-
 /// Timeout of the first Announce; becoming master takes a second.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Larger than any multicast message of a master, in bytes.
@@ -88,7 +86,7 @@ impl RunningMaster {
         options.ptp = Some(plan);
         options.source_network = Some(CLIENTS.parse()?);
         options.namespaces = vec![self.lab.server().netns.clone()];
-        Ok(self.client().run(|| LoadRun::prepare(options)?.run(&mut NullObserver))??)
+        Ok(self.client().run(|| LoadRun::prepare(options)?.run(&mut ()))??)
     }
 }
 

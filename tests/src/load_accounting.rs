@@ -4,7 +4,6 @@
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_load::loss_attribution::{ServerRequestCounts, UdpCounts};
 use horolog_load::ramp::Ramp;
-use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Trial};
 use tempfile::TempDir;
 
@@ -185,15 +184,6 @@ pub(crate) fn generator_agrees_with_the_server(engine_of_server: process::Engine
     Ok(())
 }
 
-/// Observer that never ends a run.
-struct NullObserver;
-
-impl LoadObserver for NullObserver {
-    fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 /// Runs a load at one rate, with the counters of the lab's namespaces and of the server.
 fn run_at_rate(
     lab: &Lab,
@@ -230,7 +220,7 @@ pub(crate) fn run_with_all_counters(
         counter_source: Some(Box::new(move || request_counts(&queried.status().ok()?))),
         ..options
     };
-    Ok(lab.client().run(move || LoadRun::prepare(options)?.run(&mut NullObserver))??)
+    Ok(lab.client().run(move || LoadRun::prepare(options)?.run(&mut ()))??)
 }
 
 pub(crate) fn lost_at(trial: &Trial, location: LossLocation) -> u64 {

@@ -3,7 +3,6 @@
 //! They need root. Performance is for the benchmarks.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -14,8 +13,8 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_load::loss_attribution::ServerRequestCounts;
 use horolog_load::ramp::Ramp;
 use horolog_load::target::RouteHints;
-use horolog_load::{LoadError, LoadObserver, LoadOptions, LoadProcedure, LoadRun};
-use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Trial};
+use horolog_load::{LoadError, LoadOptions, LoadProcedure, LoadRun};
+use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation};
 use horolog_sys::ethtool::set_gro;
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
@@ -95,14 +94,6 @@ fn reply_to(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
     Some(bytes)
 }
 
-struct NullObserver;
-
-impl LoadObserver for NullObserver {
-    fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 fn new_lab() -> Result<Lab> {
     Ok(Lab::new(&LabConfig::default())?)
 }
@@ -116,8 +107,7 @@ fn options(target: IpAddr, engine: Option<LoadEngineKind>) -> Result<LoadOptions
 /// Runs a load from the lab's client; returns its result, or the error that prevented it.
 fn run(lab: &Lab, options: LoadOptions) -> Result<Result<LoadResult, LoadError>> {
     let namespaces = vec![lab.server().netns.clone()];
-    let load =
-        move || LoadRun::prepare(LoadOptions { namespaces, ..options })?.run(&mut NullObserver);
+    let load = move || LoadRun::prepare(LoadOptions { namespaces, ..options })?.run(&mut ());
     Ok(lab.client().run(load)?)
 }
 

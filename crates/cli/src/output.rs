@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use horolog_record::PartPlan;
 use horolog_report::table::TableStyle;
 use horolog_report::units;
 use horolog_stats::SearchConfig;
@@ -275,8 +276,9 @@ impl ProgressLine {
     }
 
     /// Shows the intended rate, in requests per second, and the duration of the trial that starts.
-    pub(crate) fn show_trial(&self, rate: f64, duration: Duration) {
-        let (rate, seconds) = (units::human_rate(rate), duration.as_secs_f64());
+    pub(crate) fn show_trial(&self, plan: &PartPlan) {
+        let rate = units::human_rate(plan.intended_rate.unwrap_or_default());
+        let seconds = plan.duration_s.unwrap_or_default();
         self.set_message(&format!("{rate} requests/s for {seconds:.1} s"));
     }
 

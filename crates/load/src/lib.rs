@@ -43,4 +43,4 @@ pub mod verify;
 
 pub use error::LoadError;
 pub use options::{LoadOptions, LoadProcedure};
-pub use run::{LoadObserver, LoadRun, OverloadTestOptions};
+pub use run::{LoadRun, OverloadTestOptions};

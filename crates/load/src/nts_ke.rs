@@ -2,22 +2,21 @@
 //! keys and cookies, and starts again; sessions are not resumed and failures are not retried. In a
 //! closed loop the server determines the rate; in a search the generator does.
 
-mod live;
 mod search;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_ke::{NtsKeClient, NtsKeError, NtsKeExchangePhase};
 use horolog_record::{
     CapacitySearchGoal, CapacitySearchResult, Distribution, Finding, FindingCode, Host,
-    LOAD_SCHEMA, LoadTarget, NtsKeFailureReason, NtsKeLoadResult, NtsKeTrial, RequestMode,
-    Severity, rfc3339_now,
+    LOAD_SCHEMA, LiveCounts, LiveSampler, LoadTarget, NtsKeFailureReason, NtsKeLoadResult,
+    NtsKeTrial, PartPlan, Percentiles, Progress, ProgressSlots, RequestMode, RequestValues,
+    RunObserver, Severity, lock_slot, rfc3339_now,
 };
 use horolog_stats::{Recorder, Search, SearchConfig};
 
@@ -26,10 +25,7 @@ use crate::findings;
 use crate::limit::LoadMetricLimit;
 use crate::nts::{AeadAlgorithm, NtsError, TrustAnchors};
 use crate::target::{self, AddressFamily, TargetName};
-use live::NtsKeSampler;
 use search::{NtsKeLoadOutcome, NtsKeTrialContext};
-
-pub use live::NtsKeObserver;
 
 /// Default number of clients: enough to keep every core of a server busy over a link with some
 /// delay.
@@ -98,6 +94,48 @@ struct NtsKeClientCounts {
     times: Recorder,
     failures: BTreeMap<NtsKeFailureReason, u64>,
     first_failure: Option<FailureDescription>,
+}
+
+/// Progress of all clients in a trial; `None` if it is not observed.
+#[derive(Clone, Copy)]
+struct NtsKeProgress<'a>(Option<&'a Mutex<Progress>>);
+
+impl<'a> NtsKeProgress<'a> {
+    fn new(slots: Option<&'a ProgressSlots>) -> Self {
+        Self(slots.and_then(|slots| slots.slot(0)))
+    }
+
+    fn count_started(self) {
+        if let Some(slot) = self.0 {
+            lock_slot(slot).counts.sent += 1;
+        }
+    }
+
+    fn count_completed(self, time: Duration) {
+        if let Some(slot) = self.0 {
+            let mut progress = lock_slot(slot);
+            progress.counts.received += 1;
+            progress.latency.record(time.as_nanos() as u64);
+        }
+    }
+}
+
+/// Returns a trial as planned.
+fn trial_plan(index: usize, intended_rate: Option<f64>, duration: Duration) -> PartPlan {
+    let duration_s = Some(duration.as_secs_f64());
+    PartPlan { index, intended_rate, duration_s, ..PartPlan::default() }
+}
+
+/// Reports the end of a trial.
+fn report_trial(sampler: &mut LiveSampler<'_, NtsKeTrial>, index: usize, trial: &NtsKeTrial) {
+    let part_counts =
+        LiveCounts { sent: trial.sent, received: trial.received, ..LiveCounts::default() };
+    let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::from_distribution);
+    let ended = RequestValues { part_counts, latency_ns, ..RequestValues::default() };
+    let duration = Duration::from_secs_f64(trial.duration_s);
+    let plan = trial_plan(index, trial.intended_rate, duration);
+    sampler.finish(&plan, trial.duration_s, &part_counts, ended);
+    sampler.observer.part_ended(index, trial);
 }
 
 /// Description of a failure, and a remedy.
@@ -172,7 +210,7 @@ impl NtsKeLoadOptions {
 pub fn run(
     options: &NtsKeLoadOptions,
     stop: &(dyn Fn() -> bool + Sync),
-    observer: &mut dyn NtsKeObserver,
+    observer: &mut (dyn RunObserver<NtsKeTrial> + Send),
 ) -> Result<NtsKeLoadResult, LoadError> {
     options.check()?;
     let address = options.target.resolve(options.family, None)?;
@@ -182,13 +220,13 @@ pub fn run(
     let client = NtsKeClient::new(&options.trust, &algorithms).map_err(NtsError::from)?;
     let started = rfc3339_now();
     let context = NtsKeTrialContext { options, address, client: &client, stop };
-    let mut sampler = NtsKeSampler::new(observer);
+    let mut sampler = LiveSampler::new(observer);
     let NtsKeLoadOutcome { trials, search, first_failure } = match options.job {
         NtsKeLoadProcedure::ClosedLoop(duration) => {
             let begun = Instant::now();
             let (counts, first_failure) = all_clients(&context, duration, &mut sampler)?;
             let trial = trial_record(options.connections, counts, begun.elapsed());
-            sampler.finish_trial(&trial);
+            report_trial(&mut sampler, 0, &trial);
             NtsKeLoadOutcome { trials: vec![trial], search: None, first_failure }
         }
         NtsKeLoadProcedure::Search { kind, config } => {
@@ -224,11 +262,10 @@ pub fn run(
 fn all_clients(
     context: &NtsKeTrialContext<'_>,
     duration: Duration,
-    sampler: &mut NtsKeSampler<'_>,
+    sampler: &mut LiveSampler<'_, NtsKeTrial>,
 ) -> Result<(NtsKeClientCounts, Option<FailureDescription>), LoadError> {
     let deadline = Instant::now() + duration;
-    let progress = sampler.progress_for_trial();
-    let run_client = || {
+    let run_client = |progress: NtsKeProgress<'_>| {
         let mut counts = NtsKeClientCounts::default();
         while Instant::now() < deadline && !(context.stop)() {
             let begun = Instant::now();
@@ -239,7 +276,7 @@ fn all_clients(
                 Ok(_) => {
                     let time = begun.elapsed();
                     counts.times.record(time.as_nanos() as u64);
-                    progress.completed(time);
+                    progress.count_completed(time);
                 }
                 Err(error) => {
                     counts.record_failed(&error);
@@ -249,8 +286,9 @@ fn all_clients(
         }
         counts
     };
-    let counts = run_client_threads(context.options.connections, run_client, |over| {
-        sampler.sample_until_end(over, &progress, (None, duration));
+    let counts = sampler.sample_during(&trial_plan(0, None, duration), 1, |slots| {
+        let progress = NtsKeProgress::new(slots);
+        run_client_threads(context.options.connections, || run_client(progress))
     })?;
     let mut sum = NtsKeClientCounts::default();
     for counts in counts {
@@ -260,29 +298,17 @@ fn all_clients(
     Ok((sum, first))
 }
 
-/// Runs `work` in one thread per client and returns the results. Meanwhile `while_running` runs;
-/// its channel disconnects when the last thread ends.
+/// Runs `work` in one thread per client and returns the results.
 fn run_client_threads<T: Send>(
     clients: usize,
     work: impl Fn() -> T + Sync,
-    while_running: impl FnOnce(&Receiver<Infallible>),
 ) -> Result<Vec<T>, LoadError> {
-    let (alive, all_ended) = mpsc::channel();
     thread::scope(|scope| {
-        let threads: io::Result<Vec<_>> = (0..clients)
-            .map(|_| {
-                let (work, alive) = (&work, alive.clone());
-                let builder = thread::Builder::new().stack_size(STACK_LEN);
-                builder.spawn_scoped(scope, move || {
-                    let _alive = alive;
-                    work()
-                })
-            })
-            .collect();
-        drop(alive);
+        let builder = || thread::Builder::new().stack_size(STACK_LEN);
+        let threads: io::Result<Vec<_>> =
+            (0..clients).map(|_| builder().spawn_scoped(scope, &work)).collect();
         let action = "start a thread for each client";
         let threads = threads.map_err(|source| LoadError::System { action, source })?;
-        while_running(&all_ended);
         let join = |thread: thread::ScopedJoinHandle<'_, T>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };

@@ -6,7 +6,7 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{LoadSeriesPoint, Percentiles, Progress, Trial};
+use horolog_record::{LiveCounts, LoadSeriesPoint, PartPlan, Percentiles, Progress, Trial};
 use horolog_time::Span;
 
 use crate::engine::IntervalSink;
@@ -15,7 +15,7 @@ use crate::loss_attribution::{self, LossAttributionCounts, MissingReplyCounts};
 use crate::loss_attribution_counters::LossAttributionCounterReader;
 use crate::plan::TrialPlan;
 use crate::request_tracker::TrialCounts;
-use crate::run::{CurrentTrial, LiveSampler, LoadObserver};
+use crate::run::{LoadSampler, ended_values};
 use crate::trial;
 
 /// Records of a load profile: time series, and one trial per phase.
@@ -26,12 +26,11 @@ pub(crate) struct LoadProfileOutcome {
 }
 
 /// Recorder of a load profile in progress.
-pub(crate) struct LoadProfileRecorder<'a> {
+pub(crate) struct LoadProfileRecorder<'a, 'o> {
     plan: &'a TrialPlan,
     profile: &'a LoadProfile,
     watch: &'a mut LossAttributionCounterReader,
-    observer: &'a mut dyn LoadObserver,
-    sampler: &'a mut LiveSampler,
+    sampler: &'a mut LoadSampler<'o>,
     /// Numbers of the intervals at which the phases end.
     phase_ends: Vec<u64>,
     /// Index of the trial of the first phase.
@@ -43,12 +42,12 @@ pub(crate) struct LoadProfileRecorder<'a> {
     outcome: LoadProfileOutcome,
 }
 
-impl<'a> LoadProfileRecorder<'a> {
+impl<'a, 'o> LoadProfileRecorder<'a, 'o> {
     pub(crate) fn new(
         plan: &'a TrialPlan,
         profile: &'a LoadProfile,
         watch: &'a mut LossAttributionCounterReader,
-        (observer, sampler): (&'a mut dyn LoadObserver, &'a mut LiveSampler),
+        sampler: &'a mut LoadSampler<'o>,
         first_trial: usize,
     ) -> Self {
         let readings = vec![watch.read()];
@@ -59,7 +58,6 @@ impl<'a> LoadProfileRecorder<'a> {
             plan,
             profile,
             watch,
-            observer,
             sampler,
             phase_ends,
             first_trial,
@@ -75,28 +73,29 @@ impl<'a> LoadProfileRecorder<'a> {
         if ended_phases < self.phase_ends.len() && self.phase_counts.sent > 0 {
             self.end_phase();
         }
-        if self.observer.wants_snapshots() && !self.outcome.trials.is_empty() {
+        if let Some((_, last)) = self.outcome.trials.last() {
             let phase = self.outcome.trials.len() - 1;
-            let current_trial = self.current_trial(phase, self.duration(phase).as_secs_f64());
-            let counts = self.outcome.trials.iter().map(|(_, counts)| counts);
-            if let Some(snapshot) = self.sampler.final_snapshot(&current_trial, counts) {
-                self.observer.snapshot(snapshot);
-            }
+            let duration_s = self.duration(phase).as_secs_f64();
+            let mut all = LiveCounts::default();
+            self.outcome.trials.iter().for_each(|(_, counts)| all.add(&counts.live_counts()));
+            let plan = self.phase_plan(phase, duration_s);
+            self.sampler.finish(&plan, duration_s, &all, ended_values(last));
         }
         self.outcome
     }
 
     /// Returns a phase as the live view shows it, with this planned duration.
-    fn current_trial(&self, phase: usize, duration_s: f64) -> CurrentTrial<'a> {
+    fn phase_plan(&self, phase: usize, duration_s: f64) -> PartPlan {
         let interval_s = self.profile.interval().as_secs_f64();
         let begin = phase.checked_sub(1).map_or(0, |before| self.phase_ends[before]);
         let planned = &self.profile.phases()[phase];
-        CurrentTrial {
+        PartPlan {
             index: self.first_trial + phase,
-            name: &planned.name,
-            rate: Some(planned.mean_rate()),
+            name: planned.name.clone(),
+            intended_rate: Some(planned.mean_rate()),
             begun_s: begin as f64 * interval_s,
-            duration_s,
+            duration_s: Some(duration_s),
+            ..PartPlan::default()
         }
     }
 
@@ -117,7 +116,7 @@ impl<'a> LoadProfileRecorder<'a> {
             invalid: counts.invalid.iter().sum(),
             rtt_ns: Percentiles::from_recorder(&counts.rtt),
         };
-        self.observer.interval(&point);
+        self.sampler.observer.event(&point);
         self.outcome.points.push(point);
     }
 
@@ -140,9 +139,8 @@ impl<'a> LoadProfileRecorder<'a> {
         let trial =
             trial::record(&plan, &counts, loss_attribution::attribute(missing, before, after));
         let trial = Trial { phase: Some(phase.name.clone()), ..trial };
-        if self.observer.trial_ended(self.first_trial + index, &trial).is_break() {
-            self.outcome.interrupted = true;
-        }
+        self.sampler.observer.part_ended(self.first_trial + index, &trial);
+        self.outcome.interrupted |= self.sampler.observer.flow().is_break();
         self.outcome.trials.push((trial, counts));
     }
 
@@ -154,7 +152,7 @@ impl<'a> LoadProfileRecorder<'a> {
     }
 }
 
-impl IntervalSink for LoadProfileRecorder<'_> {
+impl IntervalSink for LoadProfileRecorder<'_, '_> {
     fn deliver_interval(&mut self, counts: TrialCounts) {
         let index = self.outcome.points.len() as u64;
         let phase = self.outcome.trials.len();
@@ -176,13 +174,13 @@ impl IntervalSink for LoadProfileRecorder<'_> {
         if ended.is_some_and(|end| elapsed.as_seconds() >= *end as f64 * interval_s) {
             self.readings.push(self.watch.read());
         }
-        let flow = self.observer.flow();
+        let flow = self.sampler.observer.flow();
         self.outcome.interrupted |= flow.is_break();
         flow
     }
 
     fn wants_snapshots(&self) -> bool {
-        self.observer.wants_snapshots()
+        self.sampler.observer.wants_snapshots()
     }
 
     fn report_progress(&mut self, elapsed: Span, progress: &Progress) {
@@ -191,11 +189,9 @@ impl IntervalSink for LoadProfileRecorder<'_> {
         let ended_phases = self.phase_ends.iter().filter(|end| **end <= number).count();
         let phase = ended_phases.min(self.phase_ends.len() - 1);
         let begun = phase.checked_sub(1).map_or(0, |before| self.phase_ends[before]);
-        let current_trial =
-            self.current_trial(phase, (self.phase_ends[phase] - begun) as f64 * interval_s);
-        let current_trial =
-            CurrentTrial { rate: Some(self.profile.rate_at(elapsed)), ..current_trial };
-        let snapshot = self.sampler.sample(&current_trial, elapsed, progress);
-        self.observer.snapshot(snapshot);
+        let duration_s = (self.phase_ends[phase] - begun) as f64 * interval_s;
+        let intended_rate = Some(self.profile.rate_at(elapsed));
+        let plan = PartPlan { intended_rate, ..self.phase_plan(phase, duration_s) };
+        self.sampler.sample(&plan, elapsed, progress);
     }
 }

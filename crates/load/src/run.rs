@@ -1,16 +1,16 @@
 //! Run of a load: drives the engine through a ramp, a search or a load profile, trial by trial, and
 //! composes the record. Does not interpret metrics.
 
-mod live_sampler;
-mod observer;
 mod profile;
+mod trial_sink;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    CapacitySearchGoal, CapacitySearchResult, Finding, Host, LOAD_SCHEMA, LoadResult, LoadTarget,
-    LoadTimeSeries, Outage, OverloadResult, RequestMode, Trial, rfc3339_now,
+    CapacitySearchGoal, CapacitySearchResult, Finding, Host, LOAD_SCHEMA, LiveSampler, LoadResult,
+    LoadSeriesPoint, LoadTarget, LoadTimeSeries, Outage, OverloadResult, PartPlan, RequestMode,
+    RunObserver, Trial, rfc3339_now,
 };
 use horolog_stats::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 use horolog_sys::adjtimex;
@@ -31,10 +31,9 @@ use crate::request_tracker::TrialCounts;
 use crate::target::{Route, return_route_command};
 use crate::trial;
 
-use live_sampler::SampledTrialSink;
-pub(crate) use live_sampler::{CurrentTrial, LiveSampler};
-pub use observer::LoadObserver;
 pub use profile::OverloadTestOptions;
+use trial_sink::TrialSink;
+pub(crate) use trial_sink::{LoadSampler, ended_values};
 
 /// Pause after a trial with losses, in which the server can clear its backlog.
 const TRIAL_PAUSE: Duration = Duration::from_millis(10);
@@ -54,7 +53,6 @@ pub struct LoadRun {
     outages: Vec<Outage>,
     overload: Option<OverloadResult>,
     interrupted: bool,
-    sampler: LiveSampler,
     /// Error that ended the run early.
     failure: Option<String>,
 }
@@ -87,7 +85,6 @@ impl LoadRun {
             outages: Vec::new(),
             overload: None,
             interrupted: false,
-            sampler: LiveSampler::new(),
             failure: None,
         })
     }
@@ -130,17 +127,21 @@ impl LoadRun {
 
     /// Runs all trials and returns the record. An error after the first trial ends the run and
     /// becomes a finding; before, it is returned.
-    pub fn run(mut self, observer: &mut dyn LoadObserver) -> Result<LoadResult, LoadError> {
+    pub fn run(
+        mut self,
+        observer: &mut (dyn RunObserver<Trial, LoadSeriesPoint> + Send),
+    ) -> Result<LoadResult, LoadError> {
+        let mut sampler = LiveSampler::new(observer);
         let started = rfc3339_now();
         let overload_test = self.options.overload_test;
         let result = match self.options.job.clone() {
-            LoadProcedure::Ramp(ramp) => self.run_ramp(&ramp, observer),
+            LoadProcedure::Ramp(ramp) => self.run_ramp(&ramp, &mut sampler),
             LoadProcedure::Search { kind, config } => {
-                self.search_then_overload((kind, config), overload_test.as_ref(), observer)
+                self.search_then_overload((kind, config), overload_test.as_ref(), &mut sampler)
             }
-            LoadProcedure::Profile(profile) => self.run_profile(&profile, observer),
+            LoadProcedure::Profile(profile) => self.run_profile(&profile, &mut sampler),
             LoadProcedure::Overload(rate) => {
-                self.run_overload(&overload_test.unwrap_or_default(), rate, observer)
+                self.run_overload(&overload_test.unwrap_or_default(), rate, &mut sampler)
             }
         };
         match result {
@@ -155,19 +156,19 @@ impl LoadRun {
         &mut self,
         (kind, config): (CapacitySearchGoal, SearchConfig),
         overload_test: Option<&OverloadTestOptions>,
-        observer: &mut dyn LoadObserver,
+        sampler: &mut LoadSampler<'_>,
     ) -> Result<(), LoadError> {
-        self.run_search(kind, config, observer)?;
+        self.run_search(kind, config, sampler)?;
         let lower = self.search.as_ref().and_then(|search| search.lower);
         match (overload_test, lower) {
-            (Some(overload_test), Some(rate)) => self.run_overload(overload_test, rate, observer),
+            (Some(overload_test), Some(rate)) => self.run_overload(overload_test, rate, sampler),
             _ => Ok(()),
         }
     }
 
-    fn run_ramp(&mut self, ramp: &Ramp, observer: &mut dyn LoadObserver) -> Result<(), LoadError> {
+    fn run_ramp(&mut self, ramp: &Ramp, sampler: &mut LoadSampler<'_>) -> Result<(), LoadError> {
         for rate in ramp.rates()? {
-            let (outcome, flow) = self.run_trial(rate, ramp.duration, observer)?;
+            let (outcome, flow) = self.run_trial(rate, ramp.duration, sampler)?;
             let loss = outcome.lost as f64 / outcome.sent.max(1) as f64;
             if flow.is_break() || Ramp::is_last_trial(loss) {
                 break;
@@ -180,13 +181,13 @@ impl LoadRun {
         &mut self,
         kind: CapacitySearchGoal,
         config: SearchConfig,
-        observer: &mut dyn LoadObserver,
+        sampler: &mut LoadSampler<'_>,
     ) -> Result<(), LoadError> {
         let mut search = Search::new(config)?;
         loop {
             match search.next() {
                 SearchStep::Trial { rate, duration } => {
-                    let (outcome, flow) = self.run_trial(rate, duration, observer)?;
+                    let (outcome, flow) = self.run_trial(rate, duration, sampler)?;
                     if flow.is_break() {
                         return Ok(());
                     }
@@ -217,34 +218,29 @@ impl LoadRun {
         &mut self,
         rate: f64,
         duration: Duration,
-        observer: &mut dyn LoadObserver,
+        sampler: &mut LoadSampler<'_>,
     ) -> Result<(TrialOutcome, ControlFlow<()>), LoadError> {
-        observer.trial_started(rate, duration);
+        let index = self.trials.len();
+        let (intended_rate, duration_s) = (Some(rate), Some(duration.as_secs_f64()));
+        let part = PartPlan { index, intended_rate, duration_s, ..PartPlan::default() };
+        sampler.observer.part_started(&part);
         let begun = Instant::now();
         let plan = self.trial_plan(rate, duration);
         self.begin_capture(rate)?;
         self.warm_up(&plan)?;
         let before = self.watch.read();
         let engine = &mut self.prepared.engine;
-        let sampler = &mut self.sampler;
-        let index = self.trials.len();
         sampler.begin(index);
-        let duration_s = duration.as_secs_f64();
-        let current_trial =
-            CurrentTrial { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
         let (counts, stopped) = (TrialCounts::default(), false);
-        let mut sampled_trial =
-            SampledTrialSink { counts, stopped, observer, sampler, trial: current_trial };
+        let mut sink = TrialSink { counts, stopped, sampler, plan: part };
         let compliant_clients = match &self.prepared.compliant_clients {
             None => {
-                engine.run(&plan, &mut sampled_trial)?;
+                engine.run(&plan, &mut sink)?;
                 None
             }
-            Some(group) => {
-                Some(group.run_during(duration, || engine.run(&plan, &mut sampled_trial))?.1)
-            }
+            Some(group) => Some(group.run_during(duration, || engine.run(&plan, &mut sink))?.1),
         };
-        let SampledTrialSink { counts, stopped, .. } = sampled_trial;
+        let TrialSink { counts, stopped, plan: part, .. } = sink;
         let after = self.watch.read();
         // The record of a trial that was ended early has its actual duration.
         let plan = if stopped { trial::truncate_plan(plan, &counts) } else { plan };
@@ -265,25 +261,15 @@ impl LoadRun {
             return Ok((outcome, ControlFlow::Break(())));
         }
         self.record_outages(index, &counts);
-        if observer.wants_snapshots() {
-            let current_trial = CurrentTrial {
-                index,
-                name: "",
-                rate: Some(rate),
-                begun_s: 0.0,
-                duration_s: trial.duration_s,
-            };
-            if let Some(snapshot) =
-                self.sampler.final_snapshot(&current_trial, std::iter::once(&counts))
-            {
-                observer.snapshot(snapshot);
-            }
-        }
-        let flow = observer.trial_ended(index, &trial);
+        let part = PartPlan { duration_s: Some(trial.duration_s), ..part };
+        let ended = ended_values(&counts);
+        sampler.finish(&part, trial.duration_s, &ended.part_counts, ended);
+        sampler.observer.part_ended(index, &trial);
+        let flow = sampler.observer.flow();
         self.interrupted |= flow.is_break();
         self.trials.push((trial, counts));
-        if observer.wants_snapshots() {
-            observer.findings(self.findings(None));
+        if sampler.observer.wants_snapshots() {
+            sampler.observer.findings(self.findings(None));
         }
         // Overload leaves a backlog at the server, which is gone if the trial waited long enough
         // for its last replies.
@@ -467,10 +453,13 @@ mod tests {
 
     struct Rows(usize, usize);
 
-    impl LoadObserver for Rows {
-        fn trial_ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
+    impl RunObserver<Trial, LoadSeriesPoint> for Rows {
+        fn part_ended(&mut self, index: usize, _: &Trial) {
             assert_eq!(index, self.0);
             self.0 += 1;
+        }
+
+        fn flow(&self) -> ControlFlow<()> {
             if self.0 < self.1 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
     }

@@ -41,6 +41,7 @@ mod progress;
 mod query;
 mod relay_tree;
 mod run_list;
+mod sampler;
 mod series;
 
 pub use after::{
@@ -138,8 +139,8 @@ pub use host_timer::{
 };
 pub use invalid_reason::InvalidReplyReason;
 pub use live::{
-    LIVE_SCHEMA, LiveCounts, LivePartProgress, LivePartSummary, LiveRun, LiveSnapshot,
-    MeasurementPhase, RecentItems, SNAPSHOTS_MAX,
+    LIVE_SCHEMA, LiveCounts, LivePartSummary, LiveRun, MeasurementPhase, PartPlan, PartProgress,
+    RecentItems, RequestValues, RunObserver, SNAPSHOTS_MAX, Snapshot,
 };
 pub use load::{
     CapacitySearchGoal, CapacitySearchResult, ClientFairness, CompliantClientsResult, LOAD_SCHEMA,
@@ -176,6 +177,7 @@ pub use relay_tree::{
     RelayTreeNodeGain, RelayTreeResult,
 };
 pub use run_list::{RUN_LIST_SCHEMA, StoredRun, StoredRunList};
+pub use sampler::{LiveSampler, SnapshotTimer};
 pub use series::{LoadSeriesPoint, LoadTimeSeries, Outage, OverloadResult, Percentiles};
 
 /// Environment variable with the path of the result store, if no flag gives one.

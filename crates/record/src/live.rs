@@ -2,10 +2,12 @@
 //! are held in ring buffers, so that memory does not grow with the run. None of these values is
 //! part of a result.
 //!
-//! A "part" of a measurement is a trial, phase or row. A request in transit is neither answered nor
-//! lost: snapshots state how many requests are unanswered, and only ended parts state losses.
+//! A "part" of a measurement is a trial, phase, row or run. A request in transit is neither
+//! answered nor lost: snapshots state how many requests are unanswered, and only ended parts state
+//! losses.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 
 use serde::Serialize;
 
@@ -82,11 +84,44 @@ impl LiveCounts {
     }
 }
 
-/// Progress of the current part (trial, phase or row).
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct LivePartProgress {
+/// Part of a measurement (trial, phase, row or run) as planned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartPlan {
     /// Number of the part, from 0.
     pub index: usize,
+    /// Planned number of parts; `None` if unknown.
+    pub count: Option<usize>,
+    /// Name of the part.
+    pub name: String,
+    /// Intended rate at this instant, in requests per second; `None` if each request waits for
+    /// another.
+    pub intended_rate: Option<f64>,
+    /// Start of the part in seconds since its counts were 0: the phases of a load profile are
+    /// counted together.
+    pub begun_s: f64,
+    /// Planned duration in seconds; `None` if a number of requests ends the part.
+    pub duration_s: Option<f64>,
+    /// True if bytes are measured rather than replies.
+    pub is_transfer: bool,
+}
+
+impl PartPlan {
+    /// Returns the progress of the part, `elapsed_s` seconds after its start.
+    #[must_use]
+    pub fn progress(&self, elapsed_s: f64) -> PartProgress {
+        let Self { index, count, duration_s, .. } = *self;
+        PartProgress { index, count, name: self.name.clone(), elapsed_s, duration_s }
+    }
+}
+
+/// Progress of the current part of a measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PartProgress {
+    /// Number of the part, from 0.
+    pub index: usize,
+    /// Planned number of parts; `None` if unknown.
+    #[serde(skip)]
+    pub count: Option<usize>,
     /// Name of the part.
     pub name: String,
     /// Time since the start of the part, in seconds.
@@ -94,15 +129,22 @@ pub struct LivePartProgress {
     /// Planned duration of the part in seconds; absent if a number of requests ends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// Counts of the part.
-    pub counts: LiveCounts,
 }
 
-/// Values of a measurement at one instant.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct LiveSnapshot {
+/// State of a measurement at one instant: its progress, and the values of its kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot<V = RequestValues> {
     /// Time of the snapshot, in seconds since the start of the run.
     pub at_s: f64,
+    /// Current part.
+    pub part: PartProgress,
+    /// Values of the kind of measurement.
+    pub values: V,
+}
+
+/// Values of a measurement that sends requests or bytes, in a [`Snapshot`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RequestValues {
     /// Intended rate at this instant, in requests per second; absent if each request waits for
     /// another.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,8 +162,9 @@ pub struct LiveSnapshot {
     pub unanswered_ratio: f64,
     /// Counts of all parts.
     pub counts: LiveCounts,
-    /// Current part.
-    pub part: LivePartProgress,
+    /// Counts of the current part.
+    #[serde(skip)]
+    pub part_counts: LiveCounts,
     /// Latency of replies in ns, of the part so far or of its latest interval; absent without
     /// replies.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +174,39 @@ pub struct LiveSnapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Percentiles>,
 }
+
+/// Observer of a running measurement. `P` is the record of an ended part, `E` an event that only
+/// this kind of measurement has, and `V` the values of its snapshots.
+pub trait RunObserver<P = LivePartSummary, E = (), V = RequestValues> {
+    /// Returns true if snapshots are wanted. They cost the measurement little, but not nothing.
+    fn wants_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Takes a snapshot: twice a second, and at the end of each part.
+    fn snapshot(&mut self, _snapshot: Snapshot<V>) {}
+
+    /// Reports that a part begins.
+    fn part_started(&mut self, _plan: &PartPlan) {}
+
+    /// Reports a completed part.
+    fn part_ended(&mut self, _index: usize, _part: &P) {}
+
+    /// Takes the findings so far, after each part, if snapshots are wanted.
+    fn findings(&mut self, _findings: Vec<Finding>) {}
+
+    /// Takes an event.
+    fn event(&mut self, _event: &E) {}
+
+    /// Decides whether the run continues; called several times a second and after each part.
+    /// `Break` ends the run early, with the results so far.
+    fn flow(&self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Observer that ignores everything.
+impl<P, E, V> RunObserver<P, E, V> for () {}
 
 /// Summary of an ended part, as in the result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -270,19 +346,19 @@ pub enum MeasurementPhase {
 
 /// All live values of a measurement.
 #[derive(Clone, Debug)]
-pub struct LiveRun {
+pub struct LiveRun<V = RequestValues> {
     /// Command that measures, such as `load` or `path udp`.
     pub kind: &'static str,
-    /// Description of the measurement and its target.
+    /// Description of the measurement and its target; empty if its kind says enough.
     pub title: String,
     /// State of the measurement.
     pub state: MeasurementPhase,
-    /// Kind of parts: `trial`, `phase` or `row`.
+    /// Kind of parts, such as `trial` or `row`; empty if their names say enough.
     pub part_kind: &'static str,
-    /// Planned number of parts; `None` if unknown.
-    pub parts: Option<usize>,
+    /// State in words before the first snapshot.
+    pub initial_state: String,
     /// Latest snapshots.
-    pub snapshots: RecentItems<LiveSnapshot>,
+    pub snapshots: RecentItems<Snapshot<V>>,
     /// Latest ended parts.
     pub ended: RecentItems<LivePartSummary>,
     /// Sum of the losses of all ended parts.
@@ -307,23 +383,51 @@ struct LivePayload<'a> {
     first: u64,
     /// Number to request next.
     next: u64,
-    snapshots: Vec<&'a LiveSnapshot>,
+    snapshots: Vec<SnapshotPayload<'a>>,
     ended: Vec<&'a LivePartSummary>,
     lost: u64,
     lost_at: &'a BTreeMap<LossLocation, u64>,
     findings: &'a [Finding],
 }
 
-impl LiveRun {
+/// JSON of a [`Snapshot`].
+#[derive(Serialize)]
+struct SnapshotPayload<'a> {
+    at_s: f64,
+    #[serde(flatten)]
+    values: &'a RequestValues,
+    part: PartPayload<'a>,
+}
+
+/// JSON of the current part of a [`Snapshot`].
+#[derive(Serialize)]
+struct PartPayload<'a> {
+    #[serde(flatten)]
+    progress: &'a PartProgress,
+    counts: &'a LiveCounts,
+}
+
+impl<'a> From<&'a Snapshot> for SnapshotPayload<'a> {
+    fn from(snapshot: &'a Snapshot) -> Self {
+        let Snapshot { at_s, part, values } = snapshot;
+        Self {
+            at_s: *at_s,
+            part: PartPayload { progress: part, counts: &values.part_counts },
+            values,
+        }
+    }
+}
+
+impl<V> LiveRun<V> {
     /// Creates the values of a measurement that is about to begin.
     #[must_use]
-    pub const fn new(kind: &'static str, title: String, part_kind: &'static str) -> Self {
+    pub fn new(kind: &'static str, title: String, part_kind: &'static str) -> Self {
         Self {
             kind,
             title,
             state: MeasurementPhase::Running,
             part_kind,
-            parts: None,
+            initial_state: "no counts yet".to_owned(),
             snapshots: RecentItems::new(SNAPSHOTS_MAX),
             ended: RecentItems::new(ENDED_MAX),
             lost: 0,
@@ -340,7 +444,9 @@ impl LiveRun {
         }
         self.ended.push(part);
     }
+}
 
+impl LiveRun {
     /// Returns the JSON for a live page, with the stored snapshots from the number `since` on and
     /// all stored ended parts.
     #[must_use]
@@ -352,10 +458,10 @@ impl LiveRun {
             title: &self.title,
             state: self.state,
             part_kind: self.part_kind,
-            parts: self.parts,
+            parts: self.snapshots.last().and_then(|snapshot| snapshot.part.count),
             first,
             next: self.snapshots.next(),
-            snapshots: snapshots.collect(),
+            snapshots: snapshots.map(SnapshotPayload::from).collect(),
             ended: self.ended.since(0).1.collect(),
             lost: self.lost,
             lost_at: &self.lost_at,
@@ -396,7 +502,8 @@ mod tests {
         let mut run = LiveRun::new("load", "a server".to_owned(), "trial");
         for sent in 0..3 {
             let counts = LiveCounts { sent, ..LiveCounts::default() };
-            run.snapshots.push(LiveSnapshot { counts, ..LiveSnapshot::default() });
+            let values = RequestValues { counts, part_counts: counts, ..RequestValues::default() };
+            run.snapshots.push(Snapshot { values, ..Snapshot::default() });
         }
         let lost_at = BTreeMap::from([(LossLocation::Server, 2)]);
         for index in 0..2 {
@@ -416,6 +523,7 @@ mod tests {
             .map(|snapshot| &snapshot["counts"]["sent"])
             .collect();
         assert_eq!(sent, [1, 2]);
+        assert_eq!(payload["snapshots"][1]["part"]["counts"]["sent"].as_u64(), Some(2));
         assert_eq!(
             (payload["lost"].as_u64(), payload["lost_at"]["server"].as_u64()),
             (Some(6), Some(4))

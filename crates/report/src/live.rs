@@ -5,7 +5,8 @@
 use std::fmt;
 
 use horolog_record::{
-    Finding, LiveRun, LiveSnapshot, LossLocation, MeasurementPhase, Percentiles, Severity,
+    Finding, LiveRun, LossLocation, MeasurementPhase, Percentiles, RequestValues, Severity,
+    Snapshot,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -86,9 +87,9 @@ impl MetricFamilyWriter<'_> {
 impl Collector for LiveRunCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (run, mut to) = (&self.0, MetricFamilyWriter(encoder));
-        let none = LiveSnapshot::default();
+        let none = Snapshot::default();
         let snapshot = run.snapshots.last().unwrap_or(&none);
-        counted(&mut to, snapshot)?;
+        counted(&mut to, &snapshot.values)?;
         to.count("lost", "Requests lost in finished trials", run.lost)?;
         let locations =
             run.lost_at.iter().map(|(location, lost)| (location_name(*location), *lost));
@@ -102,8 +103,8 @@ impl Collector for LiveRunCollector {
     }
 }
 
-fn counted(to: &mut MetricFamilyWriter<'_>, snapshot: &LiveSnapshot) -> fmt::Result {
-    let counts = &snapshot.counts;
+fn counted(to: &mut MetricFamilyWriter<'_>, values: &RequestValues) -> fmt::Result {
+    let counts = &values.counts;
     to.count("sent", "Requests sent", counts.sent)?;
     to.count("replies", "Valid replies within the timeout", counts.received)?;
     to.count("late", "Valid replies after the timeout", counts.late)?;
@@ -118,22 +119,25 @@ fn counted(to: &mut MetricFamilyWriter<'_>, snapshot: &LiveSnapshot) -> fmt::Res
     to.gauge("unanswered", "Requests lost or in flight", unanswered)
 }
 
-fn rates(to: &mut MetricFamilyWriter<'_>, snapshot: &LiveSnapshot) -> fmt::Result {
-    let intended = snapshot.intended_rate.unwrap_or(0.0);
+fn rates(
+    to: &mut MetricFamilyWriter<'_>,
+    Snapshot { at_s, part, values }: &Snapshot,
+) -> fmt::Result {
+    let intended = values.intended_rate.unwrap_or(0.0);
     to.gauge("intended_requests_per_second", "Intended rate", intended)?;
-    to.gauge("sent_requests_per_second", "Requests sent", snapshot.sent_rate)?;
-    to.gauge("replies_per_second", "Valid replies per second", snapshot.received_rate)?;
+    to.gauge("sent_requests_per_second", "Requests sent", values.sent_rate)?;
+    to.gauge("replies_per_second", "Valid replies per second", values.received_rate)?;
     let share = "Unanswered share of the requests since the last snapshot";
-    to.gauge("unanswered_ratio", share, snapshot.unanswered_ratio)?;
-    to.gauge("elapsed_seconds", "Time since the run was ready to start", snapshot.at_s)?;
-    to.gauge("trial_index", "Index of the trial or phase, from 0", snapshot.part.index as f64)?;
-    to.gauge("trial_elapsed_seconds", "Time since its start", snapshot.part.elapsed_s)?;
-    let planned = snapshot.part.duration_s.unwrap_or(0.0);
+    to.gauge("unanswered_ratio", share, values.unanswered_ratio)?;
+    to.gauge("elapsed_seconds", "Time since the run was ready to start", *at_s)?;
+    to.gauge("trial_index", "Index of the trial or phase, from 0", part.index as f64)?;
+    to.gauge("trial_elapsed_seconds", "Time since its start", part.elapsed_s)?;
+    let planned = part.duration_s.unwrap_or(0.0);
     to.gauge("trial_duration_seconds", "Intended duration", planned)?;
     let latency = "Time from the intended send instant to the reply, in this trial or interval";
-    to.quantiles("latency_seconds", latency, snapshot.latency_ns.as_ref())?;
+    to.quantiles("latency_seconds", latency, values.latency_ns.as_ref())?;
     let lateness = "Time from the intended to the actual send instant, in this trial or interval";
-    to.quantiles("lateness_seconds", lateness, snapshot.lateness_ns.as_ref())
+    to.quantiles("lateness_seconds", lateness, values.lateness_ns.as_ref())
 }
 
 fn findings(to: &mut MetricFamilyWriter<'_>, findings: &[Finding]) -> fmt::Result {
@@ -169,12 +173,9 @@ mod tests {
         let counts = LiveCounts { sent: 10, received: 7, late: 1, ..LiveCounts::default() };
         let percentiles = Percentiles { p50: 1_000, p90: 2_000, p99: 3_000, p99_9: 4, max: 9 };
         let latency_ns = Some(percentiles);
-        run.snapshots.push(LiveSnapshot {
-            counts,
-            latency_ns,
-            sent_rate: 5.5,
-            ..LiveSnapshot::default()
-        });
+        let values =
+            RequestValues { counts, latency_ns, sent_rate: 5.5, ..RequestValues::default() };
+        run.snapshots.push(Snapshot { values, ..Snapshot::default() });
         let lost_at = [(LossLocation::OwnRing, 2)].into();
         run.end_part(LivePartSummary { lost: 2, lost_at, ..LivePartSummary::default() });
         run.findings.push(Finding {

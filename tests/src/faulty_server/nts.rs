@@ -1,14 +1,13 @@
 //! Faults of authenticated replies: the server has the keys and applies them incorrectly.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::nts::NtsSessions;
-use horolog_load::{LoadObserver, LoadOptions, LoadRun};
+use horolog_load::{LoadOptions, LoadRun};
 use horolog_nts::{
     AeadAlgorithm, AuthenticRequest, CookieKeys, CookieMasterSecret, NonceStream,
     PAST_PERIODS_DEFAULT, ROTATION_DEFAULT, open_request, seal_reply, write_nak,
@@ -129,15 +128,6 @@ fn start_server(
     }))
 }
 
-/// Observer that never ends a run.
-struct NullObserver;
-
-impl LoadObserver for NullObserver {
-    fn trial_ended(&mut self, _: usize, _: &horolog_record::Trial) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 /// Covers both engines that support NTS, with sessions and cookie keys from one master secret.
 pub(crate) fn authentication_faults_are_counted() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
@@ -160,8 +150,7 @@ pub(crate) fn authentication_faults_are_counted() -> Result<()> {
                 reply_timeout: Duration::from_millis(500),
                 ..options_at_rate(at, (1_000.0, Duration::from_millis(300)))?
             };
-            let result =
-                lab.client().run(move || LoadRun::prepare(options)?.run(&mut NullObserver))??;
+            let result = lab.client().run(move || LoadRun::prepare(options)?.run(&mut ()))??;
             let checked = check_result(&result, found, server.end());
             wrong.extend(checked.err().map(|why| format!("{name} by {engine:?}: {why:#}")));
         }

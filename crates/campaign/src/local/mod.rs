@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabError, LabHost};
-use horolog_record::{CampaignResult, Host as HostFacts, rfc3339_now};
+use horolog_record::{CampaignResult, Host as HostFacts, RunObserver, rfc3339_now};
 use horolog_sys::alarm_clock::SleepClock;
 use horolog_sys::netlink::{Prefix, PrefixError};
 
@@ -103,14 +103,8 @@ pub enum LabAddressFamily {
     V6,
 }
 
-/// Observer of a campaign in lab hosts.
-pub trait CampaignObserver {
-    /// Receives an event of an agent.
-    fn event(&mut self, agent: &AgentName, event: &OrderEvent);
-
-    /// Returns true if the run is to end now, with the results so far.
-    fn is_stop_requested(&self) -> bool;
-}
+/// Event of an agent for the observer of a campaign in lab hosts.
+pub type AgentOrderEvent = (AgentName, OrderEvent);
 
 /// Plan placed on lab hosts.
 #[derive(Clone, Debug)]
@@ -180,7 +174,7 @@ fn candidate(number: usize, addresses: LabAddressFamily) -> Option<AgentCandidat
 pub fn run(
     plan: &Plan,
     options: &LocalCampaignOptions,
-    observer: &mut dyn CampaignObserver,
+    observer: &mut dyn RunObserver<(), AgentOrderEvent>,
 ) -> Result<CampaignResult, LocalCampaignError> {
     let PlanOnLabHosts { plan, placement, hosts } = assign_to_lab_hosts(plan, options.addresses)?;
     let started = rfc3339_now();
@@ -284,14 +278,14 @@ struct RunningJobs<'a> {
     job_groups: Vec<JobGroup>,
     events: Receiver<AgentJobEvent>,
     outcomes: BTreeMap<JobId, JobOutcome>,
-    observer: &'a mut dyn CampaignObserver,
+    observer: &'a mut dyn RunObserver<(), AgentOrderEvent>,
 }
 
 impl RunningJobs<'_> {
     /// Starts all services. Returns true if the observer requested the end of the run meanwhile.
     fn start_services(&mut self) -> Result<bool, ServiceNotReady> {
         for index in 0..self.job_groups.len() {
-            if self.observer.is_stop_requested() {
+            if self.observer.flow().is_break() {
                 self.stop();
                 return Ok(true);
             }
@@ -328,12 +322,12 @@ impl RunningJobs<'_> {
                 finishing = true;
                 self.job_groups.iter().for_each(JobGroup::finish);
             }
-            if !interrupted && self.observer.is_stop_requested() {
+            if !interrupted && self.observer.flow().is_break() {
                 interrupted = true;
                 self.stop();
             }
             match self.events.recv_timeout(TICK) {
-                Ok((agent, JobEvent::OrderEvent(event))) => self.observer.event(&agent, &event),
+                Ok((agent, JobEvent::OrderEvent(event))) => self.observer.event(&(agent, event)),
                 Ok((_, JobEvent::Outcome(outcome))) => {
                     self.outcomes.entry(outcome.job.clone()).or_insert(*outcome);
                 }

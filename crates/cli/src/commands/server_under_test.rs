@@ -9,11 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use horolog_lab::RunningProgram;
-use horolog_load::LoadObserver;
 use horolog_load::loss_attribution::ServerRequestCounts;
 use horolog_load::loss_attribution_counters::ServerRequestCountsFn;
 use horolog_load::target::TargetName;
-use horolog_record::Trial;
+use horolog_record::{LoadSeriesPoint, PartPlan, RunObserver, Trial};
 use horolog_server::status;
 
 use crate::failure::CommandFailure;
@@ -29,11 +28,13 @@ pub(crate) fn target_name(address: SocketAddr) -> Result<TargetName, CommandFail
 /// Observer of a load that shows the current trial on a progress line.
 pub(crate) struct SearchProgressObserver {
     progress: ProgressLine,
+    /// True if the user requested the end: it takes effect at the end of a trial.
+    is_stopped: bool,
 }
 
 impl SearchProgressObserver {
     pub(crate) fn named(prefix: String) -> Self {
-        Self { progress: ProgressLine::with_prefix(prefix) }
+        Self { progress: ProgressLine::with_prefix(prefix), is_stopped: false }
     }
 
     pub(crate) fn finish(self) {
@@ -41,13 +42,17 @@ impl SearchProgressObserver {
     }
 }
 
-impl LoadObserver for SearchProgressObserver {
-    fn trial_started(&mut self, rate: f64, duration: Duration) {
-        self.progress.show_trial(rate, duration);
+impl RunObserver<Trial, LoadSeriesPoint> for SearchProgressObserver {
+    fn part_started(&mut self, plan: &PartPlan) {
+        self.progress.show_trial(plan);
     }
 
-    fn trial_ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
-        output::check_stop_request()
+    fn part_ended(&mut self, _: usize, _: &Trial) {
+        self.is_stopped = output::check_stop_request().is_break();
+    }
+
+    fn flow(&self) -> ControlFlow<()> {
+        if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

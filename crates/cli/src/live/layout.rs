@@ -1,326 +1,139 @@
-//! Layout of the live view of a run: progress of the current part (trial, phase or row), rates,
-//! latency and counts, sparklines, losses, finished parts, and findings. Pure.
+//! Layout of the live view of a run: header, progress of the current part, the blocks of its kind
+//! (lines, tables and sparklines over time), and findings. Pure.
 
-use horolog_record::{LivePartSummary, LiveRun, LiveSnapshot, MeasurementPhase, Percentiles};
-
-use horolog_report::units::{ABSENT, full_count, human_ns, human_rate, percent};
-use horolog_report::{location_name, severity_name};
+use horolog_record::{LiveRun, MeasurementPhase, PartProgress, Snapshot};
+use horolog_report::severity_name;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use super::bar;
-use super::sparkline::sparkline;
+use super::sparkline::{bar, sparkline};
 
-/// Width of the name before a value or sparkline, in columns.
-const NAME: usize = 12;
-/// Width of the longest name of a loss location, in columns.
-const LOCATION: usize = 21;
-/// Largest number of finished parts shown.
-const PARTS_MAX: usize = 12;
 /// Width of a bar that stands for 100%, in columns.
-const BAR: usize = 30;
+pub(crate) const BAR: usize = 30;
+
+/// Values of one kind of measurement as the live view shows them.
+pub(crate) trait LiveViewValues: Sized {
+    /// Returns what follows the progress of the current part.
+    fn progress_note(&self) -> String {
+        String::new()
+    }
+
+    /// Returns the blocks of the view in reading order; `self` are the latest values of `run`.
+    fn blocks(&self, run: &LiveRun<Self>) -> Vec<LiveBlock>;
+}
+
+/// Block of a live view; an empty one is not shown.
+pub(crate) enum LiveBlock {
+    Lines(Vec<String>),
+    Table {
+        header: String,
+        rows: Vec<String>,
+    },
+    /// Sparklines: each with its label and one value per snapshot, `None` for a gap.
+    Series {
+        title: String,
+        lines: Vec<(String, Vec<Option<f64>>)>,
+    },
+}
+
+impl LiveBlock {
+    fn lines(self, columns: usize) -> Vec<Line<'static>> {
+        let (header, rows) = match self {
+            Self::Lines(lines) => (None, lines),
+            Self::Table { header, rows } => {
+                let reversed = Style::new().add_modifier(Modifier::REVERSED);
+                (Some(Line::styled(header, reversed)), rows)
+            }
+            Self::Series { title, lines } => {
+                let line = |(label, values): (String, Vec<_>)| {
+                    let space = if label.is_empty() { "" } else { " " };
+                    let width = columns.saturating_sub(label.chars().count() + space.len()).max(1);
+                    format!("{label}{space}{}", sparkline(&values, width))
+                };
+                let header = (!title.is_empty()).then(|| Line::from(title));
+                (header, lines.into_iter().map(line).collect())
+            }
+        };
+        let header = header.filter(|_| !rows.is_empty());
+        header.into_iter().chain(rows.into_iter().map(Line::from)).collect()
+    }
+}
 
 /// Returns the lines of the live view of a run, for a terminal of this number of columns.
-pub(crate) fn layout(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
+pub(crate) fn layout<V: LiveViewValues>(run: &LiveRun<V>, columns: usize) -> Vec<Line<'static>> {
+    let title = format!("{}  {}", run.kind, run.title);
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let mut lines = vec![Line::styled(format!("{}  {}", run.kind, run.title), bold)];
+    let mut lines = vec![Line::styled(title.trim_end().to_owned(), bold)];
     let Some(snapshot) = run.snapshots.last() else {
-        lines.push(Line::from("no counts yet"));
+        lines.push(Line::from(run.initial_state.clone()));
         return lines;
     };
     lines.push(Line::from(progress(run, snapshot)));
-    lines.push(Line::default());
-    lines.extend(value_lines(snapshot).into_iter().map(Line::from));
-    lines.push(Line::default());
-    lines.extend(sparkline_lines(run, columns));
-    lines.extend(loss_bars(run));
-    lines.extend(ended_parts(run));
-    if !run.findings.is_empty() {
-        lines.push(Line::default());
-    }
-    for finding in &run.findings {
+    let findings = run.findings.iter().map(|finding| {
         let severity = severity_name(finding.severity);
-        lines.push(Line::from(format!("{severity}: {}", finding.message)));
+        format!("{severity}: {}", finding.message)
+    });
+    let mut blocks = snapshot.values.blocks(run);
+    blocks.push(LiveBlock::Lines(findings.collect()));
+    for block in blocks {
+        let block_lines = block.lines(columns);
+        if !block_lines.is_empty() {
+            lines.push(Line::default());
+            lines.extend(block_lines);
+        }
     }
     lines
+}
+
+/// Returns the number and the name of a part, such as `trial 2 of 3 (overload): `.
+pub(crate) fn part_label(part_kind: &str, part: &PartProgress) -> String {
+    let total = part.count.map(|count| format!(" of {count}")).unwrap_or_default();
+    match (part_kind, &*part.name) {
+        ("", "") => String::new(),
+        ("", name) => format!("{name}: "),
+        (kind, "") => format!("{kind} {}{total}: ", part.index + 1),
+        (kind, name) => format!("{kind} {}{total} ({name}): ", part.index + 1),
+    }
 }
 
 /// Returns the line on the progress of the current part: its number, elapsed and planned time.
-fn progress(run: &LiveRun, snapshot: &LiveSnapshot) -> String {
-    let part = &snapshot.part;
-    let total = run.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
-    let name = if part.name.is_empty() { String::new() } else { format!(" ({})", part.name) };
-    let number = format!("{} {}{total}{name}", run.part_kind, part.index + 1);
+fn progress<V: LiveViewValues>(run: &LiveRun<V>, snapshot: &Snapshot<V>) -> String {
+    let (part, label) = (&snapshot.part, part_label(run.part_kind, &snapshot.part));
     if run.state == MeasurementPhase::Ended {
-        return format!("{number}: finished after {:.1} s", snapshot.at_s);
+        return format!("{label}finished after {:.1} s", snapshot.at_s);
     }
-    let elapsed = part.elapsed_s;
+    let (elapsed, note) = (part.elapsed_s, snapshot.values.progress_note());
     match part.duration_s.filter(|duration| *duration > 0.0) {
-        None => format!("{number}: {elapsed:.1} s"),
+        None => format!("{label}{elapsed:.1} s{note}"),
         Some(duration) => {
             let done = bar(elapsed / duration, BAR);
-            format!("{number}: {elapsed:.1} of {duration:.1} s  {done:BAR$}|")
+            format!("{label}{elapsed:.1} of {duration:.1} s  {done:BAR$}|{note}")
         }
     }
 }
 
-fn value_lines(snapshot: &LiveSnapshot) -> Vec<String> {
-    let counts = &snapshot.counts;
-    let named = |name: &str, text: &str| format!("{name:<NAME$} {text}");
-    let byte_count = format!("bytes {}", full_count(counts.bytes));
-    if let Some(rate) = snapshot.byte_rate {
-        // A bulk transfer has no requests and replies to count.
-        return vec![named("bytes", &human_rate(rate)), named("total", &byte_count)];
+/// Returns a value of each snapshot of the current part, computed from the values before it, if
+/// there are any, and its own.
+pub(crate) fn part_series<V>(
+    run: &LiveRun<V>,
+    value_of: impl Fn(Option<&V>, &V) -> Option<f64>,
+) -> Vec<Option<f64>> {
+    let part_of = |snapshot: &Snapshot<V>| (snapshot.part.index, snapshot.part.name.clone());
+    let current = run.snapshots.last().map(part_of);
+    let (mut before, mut values) = (None, Vec::new());
+    for snapshot in run.snapshots.since(0).1 {
+        if current.as_ref().is_some_and(|(index, name)| {
+            (snapshot.part.index, &snapshot.part.name) == (*index, name)
+        }) {
+            values.push(value_of(before, &snapshot.values));
+            before = Some(&snapshot.values);
+        }
     }
-    let rate = |rate: Option<f64>| rate.map_or_else(|| ABSENT.to_owned(), human_rate);
-    let mut lines = vec![
-        named(
-            "rate",
-            &format!(
-                "intended {}   sent {}   answered {}   unanswered {}",
-                rate(snapshot.intended_rate),
-                human_rate(snapshot.sent_rate),
-                human_rate(snapshot.received_rate),
-                percent(snapshot.unanswered_ratio),
-            ),
-        ),
-        named("latency", &percentiles_text(snapshot.latency_ns.as_ref())),
-    ];
-    if snapshot.lateness_ns.is_some() {
-        lines.push(named("lateness", &percentiles_text(snapshot.lateness_ns.as_ref())));
-    }
-    let counted = [
-        ("sent", counts.sent),
-        ("answered", counts.received),
-        ("unanswered", counts.unanswered()),
-        ("late", counts.late),
-        ("duplicate", counts.duplicate),
-        ("unsynchronised", counts.unsynchronised),
-        ("invalid", counts.invalid),
-    ];
-    let counted =
-        counted.into_iter().filter(|(name, count)| *name != "unsynchronised" || *count > 0);
-    let counted: Vec<_> =
-        counted.map(|(name, count)| format!("{name} {}", full_count(count))).collect();
-    lines.push(named("total", &counted.join("   ")));
-    lines
+    values
 }
 
-fn percentiles_text(percentiles: Option<&Percentiles>) -> String {
-    let Some(percentiles) = percentiles else { return ABSENT.to_owned() };
-    let values = [
-        ("50%", percentiles.p50),
-        ("90%", percentiles.p90),
-        ("99%", percentiles.p99),
-        ("99.9%", percentiles.p99_9),
-    ];
-    let values = values.map(|(name, ns)| format!("{name} {}", human_ns(ns)));
-    format!("{}   max {}", values.join("   "), human_ns(percentiles.max))
-}
-
-/// Returns sparklines of the latest snapshots, one column per snapshot; values that no snapshot has
-/// are left out.
-fn sparkline_lines(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
-    let width = columns.saturating_sub(NAME + 2).max(1);
-    let (_, snapshots) = run.snapshots.since(run.snapshots.next().saturating_sub(width as u64));
-    let snapshots: Vec<&LiveSnapshot> = snapshots.collect();
-    let line = |name: &str, value_of: fn(&LiveSnapshot) -> Option<f64>| {
-        let values: Vec<_> = snapshots.iter().map(|snapshot| value_of(snapshot)).collect();
-        let has_value = values.iter().any(Option::is_some);
-        has_value.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&values, width))))
-    };
-    let lines = [
-        line("intended", |snapshot| snapshot.intended_rate),
-        line("answered", |snapshot| snapshot.byte_rate.is_none().then_some(snapshot.received_rate)),
-        line("bytes", |snapshot| snapshot.byte_rate),
-        line("unanswered", |snapshot| {
-            snapshot.byte_rate.is_none().then_some(snapshot.unanswered_ratio)
-        }),
-        line("latency 99%", |snapshot| snapshot.latency_ns.map(|times| times.p99 as f64)),
-    ];
-    lines.into_iter().flatten().collect()
-}
-
-/// Returns a bar for each loss location: its share of all losses in the finished parts.
-fn loss_bars(run: &LiveRun) -> Vec<Line<'static>> {
-    if run.lost == 0 || run.lost_at.is_empty() {
-        return Vec::new();
-    }
-    let title = format!("lost in finished parts: {}", full_count(run.lost));
-    let mut lines = vec![Line::default(), Line::from(title)];
-    for (location, lost) in &run.lost_at {
-        let name = location_name(*location);
-        let share = *lost as f64 / run.lost as f64;
-        let count_text = format!("{} ({})", full_count(*lost), percent(share));
-        lines.push(Line::from(format!("{name:<LOCATION$} {:BAR$} {count_text}", bar(share, BAR))));
-    }
-    lines
-}
-
-/// Function that formats a value of a finished part; `None` if the part does not have it.
-type PartColumnFormatter = fn(&LivePartSummary) -> Option<String>;
-
-/// Optional columns of the table of finished parts, shown if at least one part has the value.
-const OPTIONAL_COLUMNS: [(&str, PartColumnFormatter); 2] = [
-    ("bytes", |part| part.byte_rate.map(human_rate)),
-    ("retrans", |part| part.retransmitted.map(full_count)),
-];
-
-fn row(cells: [String; 6], optional_cells: impl Iterator<Item = String>) -> String {
-    let [name, intended, sent, lost, median, tail] = cells;
-    let optional_text =
-        optional_cells.map(|text| format!(" {text:>10}")).collect::<Vec<_>>().concat();
-    format!(
-        "{name:<20.20} {intended:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{optional_text}"
-    )
-}
-
-fn cells(part: &LivePartSummary) -> [String; 6] {
-    let absent = || ABSENT.to_owned();
-    let name = if part.name.is_empty() { String::new() } else { format!(" {}", part.name) };
-    let lost = (part.sent > 0).then(|| percent(part.lost as f64 / part.sent as f64));
-    let time = |percentile: fn(&Percentiles) -> u64| {
-        part.latency_ns.as_ref().map_or_else(absent, |times| human_ns(percentile(times)))
-    };
-    [
-        format!("{}{name}", part.index + 1),
-        part.intended_rate.map_or_else(absent, human_rate),
-        human_rate(part.achieved_rate),
-        lost.unwrap_or_else(absent),
-        time(|times| times.p50),
-        time(|times| times.p99),
-    ]
-}
-
-/// Returns the table of finished parts, the latest first.
-fn ended_parts(run: &LiveRun) -> Vec<Line<'static>> {
-    let (_, parts) = run.ended.since(0);
-    let parts: Vec<&LivePartSummary> = parts.collect();
-    if parts.is_empty() {
-        return Vec::new();
-    }
-    let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    let columns =
-        OPTIONAL_COLUMNS.into_iter().filter(|(_, of)| parts.iter().any(|part| of(part).is_some()));
-    let columns: Vec<_> = columns.collect();
-    let header = [run.part_kind, "intended", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
-    let names = columns.iter().map(|(name, _)| (*name).to_owned());
-    let mut lines = vec![Line::default(), Line::styled(row(header, names), reversed)];
-    for part in parts.iter().rev().take(PARTS_MAX) {
-        let optional_cells =
-            columns.iter().map(|(_, of)| of(part).unwrap_or_else(|| ABSENT.to_owned()));
-        lines.push(Line::from(row(cells(part), optional_cells)));
-    }
-    let hidden = parts.len().saturating_sub(PARTS_MAX);
-    if hidden > 0 {
-        lines.push(Line::from(format!("and {hidden} earlier")));
-    }
-    lines
-}
-
+/// Returns the live view of a run as text.
 #[cfg(test)]
-mod tests {
-    use horolog_record::{
-        Finding, FindingCode, LiveCounts, LivePartProgress, LossLocation, Severity,
-    };
-
-    use super::*;
-
-    fn example_run() -> LiveRun {
-        let mut run = LiveRun::new("load", "192.0.2.1 port 123".to_owned(), "trial");
-        let percentiles =
-            Percentiles { p50: 10_000, p90: 20_000, p99: 30_000, p99_9: 40_000, max: 50_000 };
-        for number in 1..=10 {
-            run.snapshots.push(LiveSnapshot {
-                intended_rate: Some(1e5),
-                sent_rate: 1e4 * f64::from(number),
-                received_rate: 1e4 * f64::from(number),
-                counts: LiveCounts { sent: 12_345, received: 12_000, ..LiveCounts::default() },
-                part: LivePartProgress {
-                    index: 1,
-                    name: "overload".to_owned(),
-                    elapsed_s: 1.0,
-                    duration_s: Some(2.0),
-                    ..LivePartProgress::default()
-                },
-                latency_ns: Some(percentiles),
-                lateness_ns: Some(percentiles),
-                ..LiveSnapshot::default()
-            });
-        }
-        let lost_at = [(LossLocation::Server, 3), (LossLocation::Unknown, 1)].into();
-        let part = LivePartSummary { sent: 100, lost: 4, lost_at, ..LivePartSummary::default() };
-        (0..15).for_each(|index| run.end_part(LivePartSummary { index, ..part.clone() }));
-        run.findings.push(Finding {
-            code: FindingCode::SharedMachine,
-            severity: Severity::Note,
-            message: "they share processors".to_owned(),
-            advice: String::new(),
-            trial: None,
-        });
-        run
-    }
-
-    fn drawn(run: &LiveRun, columns: usize) -> String {
-        layout(run, columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-    }
-
-    #[test]
-    fn all_known_values_are_drawn() {
-        let screen = drawn(&example_run(), 100);
-        for text in [
-            "load  192.0.2.1 port 123",
-            "trial 2 (overload): 1.0 of 2.0 s  ███████████████ ",
-            "intended 100 k/s   sent 100 k/s",
-            "50% 10.0 µs",
-            "max 50.0 µs",
-            "sent 12,345   answered 12,000   unanswered 345",
-            "answered     ▁▂▃▄▄▅▆▇█",
-            "lost in finished parts: 60",
-            "server                ██████████████████████▌",
-            "15 ",
-            "and 3 earlier",
-            "note: they share processors",
-        ] {
-            assert!(screen.contains(text), "{text}: {screen}");
-        }
-    }
-
-    #[test]
-    fn a_transfer_has_bytes_and_no_replies() {
-        let mut run = LiveRun::new("path tcp", "192.0.2.1".to_owned(), "row");
-        for number in 1..=4 {
-            let counts = LiveCounts { bytes: 5_000_000, ..LiveCounts::default() };
-            let byte_rate = Some(2e6 * f64::from(number));
-            run.snapshots.push(LiveSnapshot { byte_rate, counts, ..LiveSnapshot::default() });
-        }
-        assert!(!drawn(&run, 100).contains("retrans"), "nothing is over");
-        run.end_part(LivePartSummary { sent: 10, ..LivePartSummary::default() });
-        let (byte_rate, retransmitted) = (Some(1.5e6), Some(7));
-        run.end_part(LivePartSummary {
-            index: 1,
-            byte_rate,
-            retransmitted,
-            ..LivePartSummary::default()
-        });
-        let screen = drawn(&run, 100);
-        for text in ["bytes        8.00 M/s", "total        bytes 5,000,000", "▂▄▆█", "retrans"]
-        {
-            assert!(screen.contains(text), "{text}: {screen}");
-        }
-        assert!(!screen.contains("answered"), "{screen}");
-        assert!(screen.contains("1.50 M/s          7"), "{screen}");
-    }
-
-    #[test]
-    fn any_size_and_any_state_can_be_drawn() {
-        let mut all = [LiveRun::new("load", String::new(), "trial"), example_run(), example_run()];
-        all[2].state = MeasurementPhase::Ended;
-        for run in &all {
-            for columns in [0, 1, 10, 80, 500] {
-                drawn(run, columns);
-            }
-        }
-        assert!(drawn(&all[2], 80).contains("finished after"));
-    }
+pub(crate) fn drawn<V: LiveViewValues>(run: &LiveRun<V>, columns: usize) -> String {
+    layout(run, columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

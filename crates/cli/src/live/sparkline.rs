@@ -1,39 +1,12 @@
 //! Sparklines and bars of Unicode block elements, with a resolution of one eighth of a character.
 //! Pure.
 
-use std::collections::VecDeque;
-
 /// Lower blocks of one to eight eighths of the height.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Left blocks of one to seven eighths of the width.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// Character for a missing value.
 const GAP: char = ' ';
-/// Largest number of values in a history, above the width of usual terminals.
-const VALUES_MAX: usize = 500;
-
-/// Latest values of a metric, one per update; `None` is a missing value.
-#[derive(Default)]
-pub(crate) struct SparklineHistory(VecDeque<Option<f64>>);
-
-impl SparklineHistory {
-    pub(crate) fn push(&mut self, value: Option<f64>) {
-        if self.0.len() >= VALUES_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back(value);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the [`sparkline`] of the latest values, at most this number of columns wide.
-    pub(crate) fn render(&self, columns: usize) -> String {
-        let values: Vec<_> = self.0.iter().copied().collect();
-        sparkline(&values, columns)
-    }
-}
 
 /// Renders the latest values as a sparkline, one column per value. Heights are relative to the
 /// highest visible value; values that are missing, negative or not finite are blank.
@@ -74,15 +47,6 @@ mod tests {
         assert_eq!(sparkline(&[Some(0.0), Some(f64::NAN)], 10), "▁ ");
         assert_eq!(sparkline(&[], 10), "");
         assert_eq!(sparkline(&figures, 0), "");
-    }
-
-    #[test]
-    fn history_is_bounded() {
-        let mut history = SparklineHistory::default();
-        assert!(history.is_empty());
-        (0..=VALUES_MAX).for_each(|figure| history.push(Some(figure as f64)));
-        assert_eq!(history.0.len(), VALUES_MAX);
-        assert_eq!((history.0[0], &*history.render(1)), (Some(1.0), "█"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! does not delay the measurement. Keys that end the view end the run, as Ctrl-C does.
 
 use std::io::{self, Stderr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::text::Line;
 use ratatui::{Frame, Terminal};
 
-use super::{ScrollView, ScrollViewAction, require_stderr_terminal};
+use super::{ScrollView, ScrollViewAction, require_terminal};
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -35,18 +35,20 @@ pub(crate) struct TerminalView {
 }
 
 impl TerminalView {
-    /// Starts a view of the lines that `layout` returns for the width in columns. Fails unless
-    /// standard error and standard input are terminals.
+    /// Starts a view of the lines that `layout` returns for the width in columns; `update_text`
+    /// describes how often they change. Fails unless standard error and standard input are
+    /// terminals.
     pub(crate) fn start(
+        update_text: &'static str,
         layout: impl Fn(usize) -> Vec<Line<'static>> + Send + 'static,
     ) -> Result<Self, CommandFailure> {
-        require_stderr_terminal()?;
+        require_terminal()?;
         output::set_live_view_active(true);
         let (terminal, undo) = UndoGuard::after_change(set_up_terminal, restore_terminal)
             .map_err(CommandFailure::environment)?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread_stop = Arc::clone(&stop);
-        let draw = move || draw_until_stopped(terminal, &thread_stop, layout);
+        let draw = move || draw_until_stopped(terminal, &thread_stop, update_text, layout);
         let thread = thread::Builder::new()
             .name("view".into())
             .spawn(draw)
@@ -63,32 +65,6 @@ impl Drop for TerminalView {
             let _ = thread.join();
         }
         output::set_live_view_active(false);
-    }
-}
-
-/// View of a state that the measuring thread changes. The state is locked for each change and for
-/// each layout only.
-pub(crate) struct SharedStateView<T> {
-    state: Arc<Mutex<T>>,
-    _view: TerminalView,
-}
-
-impl<T: Send + 'static> SharedStateView<T> {
-    /// Starts a view of the lines that `layout` returns for the state and the width in columns.
-    pub(crate) fn start(
-        state: T,
-        layout: fn(&T, usize) -> Vec<Line<'static>>,
-    ) -> Result<Self, CommandFailure> {
-        let state = Arc::new(Mutex::new(state));
-        let view_state = Arc::clone(&state);
-        let view = TerminalView::start(move |columns| {
-            layout(&view_state.lock().unwrap_or_else(PoisonError::into_inner), columns)
-        })?;
-        Ok(Self { state, _view: view })
-    }
-
-    pub(crate) fn update(&self, change: impl FnOnce(&mut T)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -112,15 +88,13 @@ fn restore_terminal() {
 fn draw_until_stopped(
     mut terminal: Terminal<CrosstermBackend<Stderr>>,
     stop: &AtomicBool,
+    update_text: &str,
     layout: impl Fn(usize) -> Vec<Line<'static>>,
 ) {
     let mut screen = ScrollView::default();
     while !stop.load(Ordering::Relaxed) {
-        let update_text = if output::check_stop_request().is_break() {
-            "ending"
-        } else {
-            "updated twice a second"
-        };
+        let update_text =
+            if output::check_stop_request().is_break() { "ending" } else { update_text };
         let draw = |frame: &mut Frame<'_>| screen.draw(frame, update_text, &layout);
         // An error usually means that the terminal was closed.
         if terminal.draw(draw).is_err() || wait_for_draw(&mut screen, stop).is_err() {

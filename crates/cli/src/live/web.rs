@@ -124,7 +124,7 @@ fn handle_request(
 #[cfg(test)]
 mod tests {
     use horolog_http::respond;
-    use horolog_record::{LiveCounts, LiveRun, LiveSnapshot};
+    use horolog_record::{LiveCounts, LiveRun, RequestValues, Snapshot};
 
     use super::*;
 
@@ -132,7 +132,8 @@ mod tests {
         let feed = LiveFeed::new(LiveRun::new("load", "a server".to_owned(), "trial"));
         for sent in 0..3 {
             let counts = LiveCounts { sent, ..LiveCounts::default() };
-            feed.push(LiveSnapshot { counts, ..LiveSnapshot::default() });
+            let values = RequestValues { counts, ..RequestValues::default() };
+            feed.push(Snapshot { values, ..Snapshot::default() });
         }
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let reply = respond(request.as_bytes(), &|request| {

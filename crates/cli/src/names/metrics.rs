@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use horolog_record::{LiveRun, LiveSnapshot, LossLocation, Percentiles};
+use horolog_record::{LiveRun, LossLocation, Percentiles, RequestValues, Snapshot};
 use horolog_relay::{ChildListing, GroupListing, LimitsListing, RelayListing, RoutingTableSpec};
 
 pub(super) fn metric_names() -> Vec<String> {
@@ -36,11 +36,12 @@ fn example_run() -> LiveRun {
     let percentiles = Percentiles { p50: 1, p90: 1, p99: 1, p99_9: 1, max: 1 };
     let mut run = LiveRun::new("load", String::new(), "trial");
     run.lost_at = BTreeMap::from([(LossLocation::Link, 1)]);
-    run.snapshots.push(LiveSnapshot {
+    let values = RequestValues {
         latency_ns: Some(percentiles),
         lateness_ns: Some(percentiles),
-        ..LiveSnapshot::default()
-    });
+        ..RequestValues::default()
+    };
+    run.snapshots.push(Snapshot { values, ..Snapshot::default() });
     run
 }
 

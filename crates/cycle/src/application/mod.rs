@@ -27,8 +27,7 @@ pub use plan::{
     PlannedRunState, ReportDeliveryMode, ReportLengthDistribution, SimulatedSource, TIME_MAX_NS,
 };
 pub use run::{
-    ApplicationTestError, ApplicationTestObserver, ApplicationTestOptions, ApplicationTestSnapshot,
-    NodeSnapshot, test,
+    ApplicationTestError, ApplicationTestOptions, ApplicationTestValues, NodeSnapshot, test,
 };
 pub use search::ApplicationSearchOptions;
 

@@ -9,7 +9,8 @@ use std::{io, thread};
 
 use horolog_record::{
     CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestFaultKind as FaultKind, CycleTestFaultResult,
-    CycleTestNodeResult, CycleTestResult, CycleTestRunResult, Distribution, Host, rfc3339_now,
+    CycleTestNodeResult, CycleTestResult, CycleTestRunResult, Distribution, Host, PartProgress,
+    RunObserver, SnapshotTimer, rfc3339_now,
 };
 use horolog_stats::search::SearchConfigError;
 use horolog_sys::clock::ClockMonotonic;
@@ -36,8 +37,6 @@ const START_DELAY: Span = Span::from_ms(100);
 const BASELINE_TIME: Span = Span::from_ms(300);
 /// Interval between two collections of entries.
 const COLLECT_INTERVAL: Span = Span::from_ms(10);
-/// Interval between two snapshots for the observer.
-const SNAPSHOT_INTERVAL: Span = Span::from_ms(250);
 /// Time beyond the planned end after which a run is stopped; also the grace period of the nodes
 /// after that.
 const GRACE_PERIOD: Span = Span::from_ms(1_000);
@@ -103,12 +102,17 @@ pub enum ApplicationTestError {
     },
 }
 
-/// Observer of a test.
-pub trait ApplicationTestObserver {
-    /// Receives a snapshot, about four times a second and at the end.
-    fn snapshot(&mut self, snapshot: &ApplicationTestSnapshot<'_>);
+/// Observer of a test, with the timer of its snapshots.
+pub(super) struct TestObserver<'a> {
+    pub(super) observer: &'a mut dyn RunObserver<(), (), ApplicationTestValues>,
+    pub(super) timer: SnapshotTimer,
+}
+
+impl TestObserver<'_> {
     /// Returns true if the test must stop now.
-    fn is_stop_requested(&self) -> bool;
+    pub(super) fn is_stop_requested(&self) -> bool {
+        self.observer.flow().is_break()
+    }
 }
 
 /// Tests an application.
@@ -118,9 +122,10 @@ pub trait ApplicationTestObserver {
 /// A node or the sources cannot start, or the search is invalid.
 pub fn test(
     options: &ApplicationTestOptions,
-    observer: &mut dyn ApplicationTestObserver,
+    observer: &mut dyn RunObserver<(), (), ApplicationTestValues>,
 ) -> Result<CycleTestResult, ApplicationTestError> {
     let started = rfc3339_now();
+    let observer = &mut TestObserver { observer, timer: SnapshotTimer::start() };
     let plan = &options.plan;
     let (test_run, search_result, is_interrupted) = match &options.search {
         None => {
@@ -172,7 +177,7 @@ pub(super) fn run_once(
     options: &ApplicationTestOptions,
     plan: &ApplicationTestPlan,
     load: f64,
-    (label, observer): (&str, &mut dyn ApplicationTestObserver),
+    (label, observer): (&str, &mut TestObserver<'_>),
 ) -> Result<ApplicationTestOutcome, ApplicationTestError> {
     let mut nodes = Vec::new();
     for node in 0..plan.nodes {
@@ -268,8 +273,6 @@ struct ApplicationTestCollector<'a> {
     /// Remaining actions; the next one is the last element.
     pending_actions: Vec<ScheduledNodeProcessAction>,
     ending: ApplicationTestEnd,
-    /// Time of the next call of the observer.
-    next_snapshot_at: Timestamp<Monotonic>,
 }
 
 impl<'a> ApplicationTestCollector<'a> {
@@ -280,11 +283,11 @@ impl<'a> ApplicationTestCollector<'a> {
         begin: Timestamp<Monotonic>,
     ) -> Self {
         let (pending_actions, ending) = (scheduled_actions(plan), ApplicationTestEnd::default());
-        Self { plan, nodes, stats, begin, pending_actions, ending, next_snapshot_at: begin }
+        Self { plan, nodes, stats, begin, pending_actions, ending }
     }
 
     /// Collects until all nodes have finished or have been given up.
-    fn collect(&mut self, label: &str, observer: &mut dyn ApplicationTestObserver) {
+    fn collect(&mut self, label: &str, observer: &mut TestObserver<'_>) {
         let mut deadline = self.begin + Span::from_ns(self.total_ns() as i64) + GRACE_PERIOD;
         let mut is_stopping = false;
         loop {
@@ -294,10 +297,8 @@ impl<'a> ApplicationTestCollector<'a> {
             self.run_due_actions();
             self.collect_entries();
             let now = ClockMonotonic.now();
-            if all_finished || now >= self.next_snapshot_at {
-                self.next_snapshot_at = now + SNAPSHOT_INTERVAL;
-                self.publish_snapshot(label, observer);
-            }
+            let TestObserver { observer: to, timer } = observer;
+            timer.publish(*to, all_finished, || self.progress_and_values(label));
             if all_finished {
                 return;
             }
@@ -327,17 +328,21 @@ impl<'a> ApplicationTestCollector<'a> {
         }
     }
 
-    fn publish_snapshot(&self, label: &str, observer: &mut dyn ApplicationTestObserver) {
+    fn progress_and_values(&self, label: &str) -> (PartProgress, ApplicationTestValues) {
         let total_ns = self.total_ns();
         let elapsed_ns = self.now_ns().min(total_ns);
-        observer.snapshot(&ApplicationTestSnapshot {
-            label,
-            elapsed: Duration::from_nanos(elapsed_ns),
-            total: Duration::from_nanos(total_ns),
-            state: self.plan.state_at(elapsed_ns),
-            nodes: &self.stats.snapshot(),
-            faults: &self.stats.faults(),
-        });
+        let part = PartProgress {
+            name: label.to_owned(),
+            elapsed_s: elapsed_ns as f64 / 1e9,
+            duration_s: Some(total_ns as f64 / 1e9),
+            ..PartProgress::default()
+        };
+        let values = ApplicationTestValues {
+            state: self.plan.state_at(elapsed_ns).to_owned(),
+            nodes: self.stats.snapshot(),
+            faults: self.stats.faults(),
+        };
+        (part, values)
     }
 
     fn total_ns(&self) -> u64 {
@@ -501,21 +506,16 @@ fn scheduled_actions(plan: &ApplicationTestPlan) -> Vec<ScheduledNodeProcessActi
     actions
 }
 
-/// Snapshot of a run of an application test in progress.
-#[derive(Debug)]
-pub struct ApplicationTestSnapshot<'a> {
-    /// Label of the run, with its load.
-    pub label: &'a str,
-    /// Elapsed time.
-    pub elapsed: Duration,
-    /// Total duration.
-    pub total: Duration,
+/// Values of an application test in a snapshot. The part's name is the label of the run, with its
+/// load.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ApplicationTestValues {
     /// Label of the present state.
-    pub state: &'a str,
+    pub state: String,
     /// Nodes, in the order of their indices.
-    pub nodes: &'a [NodeSnapshot],
+    pub nodes: Vec<NodeSnapshot>,
     /// Faults of the plan, with their results so far.
-    pub faults: &'a [CycleTestFaultResult],
+    pub faults: Vec<CycleTestFaultResult>,
 }
 
 /// Values of a node in a snapshot of an application test.

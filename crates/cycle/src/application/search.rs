@@ -10,8 +10,7 @@ use horolog_record::{
 use horolog_stats::{GoalLossRatio, Search, SearchConfig, SearchStep, TrialOutcome};
 
 use super::run::{
-    ApplicationTestError, ApplicationTestObserver, ApplicationTestOptions, ApplicationTestOutcome,
-    run_once,
+    ApplicationTestError, ApplicationTestOptions, ApplicationTestOutcome, TestObserver, run_once,
 };
 
 /// Number of periods of the shortest trial.
@@ -48,7 +47,7 @@ pub(super) struct ApplicationSearchOutcome {
 pub(super) fn search(
     options: &ApplicationTestOptions,
     search_options: &ApplicationSearchOptions,
-    observer: &mut dyn ApplicationTestObserver,
+    observer: &mut TestObserver<'_>,
 ) -> Result<ApplicationSearchOutcome, ApplicationTestError> {
     let plan = &options.plan;
     let least_ns = PERIODS_MIN.saturating_mul(plan.period_ns);

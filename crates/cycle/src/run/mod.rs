@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use horolog_record::{
     CYCLE_SCHEMA, CycleConfigurationResult, CycleResult, CycleSpeedup, Host, ReleaseSignal,
-    TaskSchedulingPolicy, rfc3339_now,
+    RunObserver, SnapshotTimer, TaskSchedulingPolicy, rfc3339_now,
 };
 use thiserror::Error;
 
@@ -152,21 +152,6 @@ pub enum RunError {
     Interrupted,
 }
 
-/// Snapshot of a run in progress.
-#[derive(Clone, Debug)]
-pub struct RunSnapshot<'a> {
-    /// Elapsed time.
-    pub elapsed: Duration,
-    /// Total duration.
-    pub total: Duration,
-    /// Index of the run, from 0, and number of runs.
-    pub run: (usize, usize),
-    /// True in the last snapshot of the run.
-    pub is_last: bool,
-    /// Tasks of all nodes, in the order of nodes and tasks.
-    pub tasks: &'a [TaskSnapshot],
-}
-
 /// Snapshot of a task on one node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskSnapshot {
@@ -183,17 +168,23 @@ pub struct TaskSnapshot {
     pub missed: u64,
 }
 
-/// Observer of a run.
-pub trait RunObserver {
-    /// Receives the number of members that have joined, and of those that are expected.
-    fn joined(&mut self, members: usize, of: usize);
-    /// Receives a snapshot after each collection, about 50 times a second.
-    fn snapshot(&mut self, snapshot: &RunSnapshot<'_>);
-    /// Receives the outcome of a period, superstep or event.
-    fn log(&mut self, line: &PeriodLogLine<'_>);
-    /// Returns true if the run must stop now.
-    fn is_stop_requested(&self) -> bool;
+/// Event of a run for its observer.
+#[derive(Clone, Copy, Debug)]
+pub enum CycleRunEvent<'a> {
+    /// Number of members that have joined has changed.
+    Joined {
+        /// Members that have joined.
+        members: usize,
+        /// Expected members.
+        of: usize,
+    },
+    /// Period, superstep or event of a task has ended.
+    Logged(PeriodLogLine<'a>),
 }
+
+/// Observer of a run; its snapshots have the tasks of all nodes, in the order of nodes and tasks.
+pub(crate) type CycleObserver<'o> =
+    dyn for<'e> RunObserver<(), CycleRunEvent<'e>, Vec<TaskSnapshot>> + 'o;
 
 /// Executes all requested runs, one after the other.
 ///
@@ -201,7 +192,10 @@ pub trait RunObserver {
 ///
 /// The members' address cannot be listened on, not all members joined, the user stopped before they
 /// had, or the first run cannot start.
-pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<CycleResult, RunError> {
+pub fn run(
+    options: &RunOptions,
+    observer: &mut CycleObserver<'_>,
+) -> Result<CycleResult, RunError> {
     let started = rfc3339_now();
     let no_replacement = [None];
     let policies: Vec<_> = options.policies.iter().copied().map(Some).collect();
@@ -212,17 +206,17 @@ pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<Cycle
         .collect();
     let nodes_max = options.nodes.iter().copied().max().unwrap_or(1);
     let mut members = gather_members(options, nodes_max, observer)?;
-    let mut runs = Vec::new();
+    let (mut runs, mut timer) = (Vec::new(), SnapshotTimer::start());
     let (mut endings, mut missing_periods) = (Vec::new(), Vec::new());
     let (mut clock_steps, mut clocks_unread) = (Vec::new(), Vec::new());
     for (at, (policy, nodes)) in plans.iter().enumerate() {
-        if observer.is_stop_requested() {
+        if observer.flow().is_break() {
             break;
         }
         let set = task_set_for(options, *policy, *nodes);
         let mut single_run =
             match SingleRunInProgress::start(options, &set, *nodes, members.members(), &|| {
-                observer.is_stop_requested()
+                observer.flow().is_break()
             }) {
                 Ok(single_run) => single_run,
                 Err(error) => {
@@ -235,7 +229,7 @@ pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<Cycle
                     break;
                 }
             };
-        let ending = single_run.collect(observer, (at, plans.len()));
+        let ending = single_run.collect(observer, (at, plans.len()), &mut timer);
         runs.push(single_run.to_record(*policy));
         clock_steps.extend(single_run.clock_steps());
         clocks_unread.extend(single_run.unmeasured_clocks());
@@ -337,7 +331,7 @@ impl JoinedMembers {
 fn gather_members(
     options: &RunOptions,
     nodes: u16,
-    observer: &mut dyn RunObserver,
+    observer: &mut CycleObserver<'_>,
 ) -> Result<JoinedMembers, RunError> {
     let Some(cluster) = options.cluster else {
         return Ok(JoinedMembers { members: Vec::new(), leader: None });
@@ -351,10 +345,10 @@ fn gather_members(
     let members = leader.accept_members(expected, &mut |members| {
         let is_new = last.replace(members) != Some(members);
         if is_new {
-            observer.joined(members, expected);
+            observer.event(&CycleRunEvent::Joined { members, of: expected });
         }
         expired_wait = cluster.wait.filter(|wait| began.elapsed() > *wait);
-        expired_wait.is_some() || observer.is_stop_requested()
+        expired_wait.is_some() || observer.flow().is_break()
     });
     let members_missing =
         |wait| RunError::MembersMissing { joined: last.unwrap_or(0), of: expected, wait };

@@ -3,13 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{CycleConfigurationResult, ReleaseSignalCounts, TaskSchedulingPolicy};
+use horolog_record::{
+    CycleConfigurationResult, PartProgress, ReleaseSignalCounts, SnapshotTimer,
+    TaskSchedulingPolicy,
+};
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::node::{NodeHandle, NodeIndexAndAddress};
 use super::signal::{self, ReleaseSchedule, ReleaseSignalThread};
-use super::{PeriodLogLine, RunError, RunObserver, RunOptions, RunSnapshot, TaskSnapshot};
+use super::{CycleObserver, CycleRunEvent, PeriodLogLine, RunError, RunOptions, TaskSnapshot};
 use crate::cluster::RemoteNode;
 use crate::gather::cross_node::CrossNodeStats;
 use crate::gather::task_stats::TaskStats;
@@ -176,15 +179,21 @@ impl<'a> SingleRunInProgress<'a> {
     /// Collects entries until all nodes have finished or the run is stopped.
     pub(super) fn collect(
         &mut self,
-        observer: &mut dyn RunObserver,
+        observer: &mut CycleObserver<'_>,
         run: (usize, usize),
+        timer: &mut SnapshotTimer,
     ) -> RunEndReason {
-        let ending = self.collect_all(observer, run);
+        let ending = self.collect_all(observer, run, timer);
         self.signal_stats = self.signal.as_mut().and_then(ReleaseSignalThread::finish);
         ending
     }
 
-    fn collect_all(&mut self, observer: &mut dyn RunObserver, run: (usize, usize)) -> RunEndReason {
+    fn collect_all(
+        &mut self,
+        observer: &mut CycleObserver<'_>,
+        run: (usize, usize),
+        timer: &mut SnapshotTimer,
+    ) -> RunEndReason {
         let mut ending = RunEndReason::Completed;
         // After a request to end, only the grace period remains.
         let mut deadline = self.begin + self.total + self.end_timeout;
@@ -203,8 +212,8 @@ impl<'a> SingleRunInProgress<'a> {
             let finished: Vec<Vec<bool>> =
                 self.nodes.iter().map(NodeHandle::finished_tasks).collect();
             self.collect_entries(observer);
-            self.publish_snapshot(observer, run, all_finished);
-            let early_end = if observer.is_stop_requested() {
+            timer.publish(observer, all_finished, || (self.progress(run), self.task_snapshots()));
+            let early_end = if observer.flow().is_break() {
                 Some(RunEndReason::Interrupted)
             } else {
                 node_exit.or_else(|| self.abandoned_task(&finished))
@@ -251,12 +260,13 @@ impl<'a> SingleRunInProgress<'a> {
         stuck.unwrap_or(RunEndReason::Completed)
     }
 
-    fn collect_entries(&mut self, observer: &mut dyn RunObserver) {
+    fn collect_entries(&mut self, observer: &mut CycleObserver<'_>) {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             for (at, task) in self.set.tasks().iter().enumerate() {
                 let (cross_node, names) = (&mut self.cross_node[at], &self.names);
                 node.take_entries(at, &mut |node, stats, entry| {
-                    observer.log(&PeriodLogLine { node, names, task, entry });
+                    let line = PeriodLogLine { node, names, task, entry };
+                    observer.event(&CycleRunEvent::Logged(line));
                     stats.add(entry);
                     if let Some(joint) = cross_node {
                         joint.add(index, entry);
@@ -266,8 +276,18 @@ impl<'a> SingleRunInProgress<'a> {
         }
     }
 
-    fn publish_snapshot(&self, observer: &mut dyn RunObserver, run: (usize, usize), is_last: bool) {
-        let elapsed_ns = (ClockMonotonic.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
+    /// Returns the progress of the run; `run` is its index and the number of runs.
+    fn progress(&self, (index, count): (usize, usize)) -> PartProgress {
+        PartProgress {
+            index,
+            count: Some(count),
+            name: String::new(),
+            elapsed_s: (ClockMonotonic.now() - self.begin).min(self.total).as_seconds().max(0.0),
+            duration_s: Some(self.total.as_seconds()),
+        }
+    }
+
+    fn task_snapshots(&self) -> Vec<TaskSnapshot> {
         let of_node = |node: &NodeHandle<'_>| {
             let tasks = self.set.tasks().iter().zip(&node.stats);
             let of_task = |(task, stats): (&Task, &TaskStats)| TaskSnapshot {
@@ -279,14 +299,7 @@ impl<'a> SingleRunInProgress<'a> {
             };
             tasks.map(of_task).collect::<Vec<_>>()
         };
-        let tasks: Vec<_> = self.nodes.iter().flat_map(of_node).collect();
-        observer.snapshot(&RunSnapshot {
-            elapsed: Duration::from_nanos(elapsed_ns.unsigned_abs()),
-            total: Duration::from_nanos(self.total.as_ns().unsigned_abs()),
-            run,
-            is_last,
-            tasks: &tasks,
-        });
+        self.nodes.iter().flat_map(of_node).collect()
     }
 
     /// Returns the nodes whose system clocks were stepped during the run, with the number of steps.

@@ -8,12 +8,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_ke::NtsKeClient;
-use horolog_record::{CapacitySearchGoal, CapacitySearchResult, Distribution, NtsKeTrial};
+use horolog_record::{
+    CapacitySearchGoal, CapacitySearchResult, Distribution, LiveSampler, NtsKeTrial,
+};
 use horolog_stats::loss::AchievedRate;
 use horolog_stats::{Search, SearchConfig, SearchStep, TrialOutcome};
 
-use super::live::{NtsKeProgress, NtsKeSampler};
-use super::{FailureDescription, NtsKeClientCounts, NtsKeLoadOptions, run_client_threads};
+use super::{
+    FailureDescription, NtsKeClientCounts, NtsKeLoadOptions, NtsKeProgress, report_trial,
+    run_client_threads, trial_plan,
+};
 use crate::error::LoadError;
 use crate::run::search_result;
 
@@ -32,7 +36,7 @@ pub(super) struct NtsKeLoadOutcome {
 pub(super) fn search(
     (kind, config): (CapacitySearchGoal, SearchConfig),
     context: &NtsKeTrialContext<'_>,
-    sampler: &mut NtsKeSampler<'_>,
+    sampler: &mut LiveSampler<'_, NtsKeTrial>,
 ) -> Result<NtsKeLoadOutcome, LoadError> {
     let mut search = Search::new(config)?;
     let mut found = NtsKeLoadOutcome { trials: Vec::new(), search: None, first_failure: None };
@@ -44,7 +48,8 @@ pub(super) fn search(
                 return Ok(found);
             }
         };
-        let (trial, failure) = context.run_trial(rate, duration, sampler)?;
+        let index = found.trials.len();
+        let (trial, failure) = context.run_trial(index, (rate, duration), sampler)?;
         let outcome = TrialOutcome {
             intended_rate: rate,
             achieved_rate: trial.achieved_rate,
@@ -52,7 +57,7 @@ pub(super) fn search(
             lost: trial.lost,
             duration,
         };
-        sampler.finish_trial(&trial);
+        report_trial(sampler, index, &trial);
         found.trials.push(trial);
         found.first_failure = found.first_failure.or(failure);
         if (context.stop)() {
@@ -111,9 +116,9 @@ impl NtsKeTrialContext<'_> {
     /// Runs one trial; also returns its first failure.
     fn run_trial(
         &self,
-        rate: f64,
-        duration: Duration,
-        sampler: &mut NtsKeSampler<'_>,
+        index: usize,
+        (rate, duration): (f64, Duration),
+        sampler: &mut LiveSampler<'_, NtsKeTrial>,
     ) -> Result<(NtsKeTrial, Option<FailureDescription>), LoadError> {
         let timeout = self.options.timeout;
         // The exchanges that can be in flight before the first one times out, and one that waits
@@ -126,10 +131,10 @@ impl NtsKeTrialContext<'_> {
             planned: (rate * duration.as_secs_f64()).round().max(1.0) as u64,
             next: AtomicU64::new(0),
         };
-        let progress = sampler.progress_for_trial();
-        let work = || self.run_exchanges(&schedule, &progress);
-        let thread_counts = run_client_threads(clients, work, |over| {
-            sampler.sample_until_end(over, &progress, (Some(rate), duration));
+        let plan = trial_plan(index, Some(rate), duration);
+        let thread_counts = sampler.sample_during(&plan, 1, |slots| {
+            let progress = NtsKeProgress::new(slots);
+            run_client_threads(clients, || self.run_exchanges(&schedule, progress))
         })?;
         let mut sum = NtsKeThreadCounts::default();
         for share in thread_counts {
@@ -158,7 +163,7 @@ impl NtsKeTrialContext<'_> {
     fn run_exchanges(
         &self,
         schedule: &ExchangeSchedule,
-        progress: &NtsKeProgress,
+        progress: NtsKeProgress<'_>,
     ) -> NtsKeThreadCounts {
         let (mut thread_counts, timeout) = (NtsKeThreadCounts::default(), self.options.timeout);
         while let Some(intended) = schedule.next_start().filter(|_| !(self.stop)()) {
@@ -177,7 +182,7 @@ impl NtsKeTrialContext<'_> {
                     let time = intended.elapsed();
                     thread_counts.counts.record_completed(time, timeout, self.address);
                     if time <= timeout {
-                        progress.completed(time);
+                        progress.count_completed(time);
                     }
                 }
                 Err(error) => thread_counts.counts.record_failed(&error),

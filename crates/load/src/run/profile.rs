@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::{LoadSeriesPoint, LoadTimeSeries, Outage, OverloadResult};
+use horolog_record::{LoadSeriesPoint, LoadTimeSeries, Outage, OverloadResult, PartPlan};
 use horolog_stats::Search;
 
-use super::{LoadObserver, LoadRun};
+use super::{LoadRun, LoadSampler};
 use crate::error::LoadError;
 use crate::load_profile::{LoadPhase, LoadProfile, LoadProfileError};
 use crate::options::{LoadOptions, LoadProcedure};
@@ -73,28 +73,31 @@ impl LoadRun {
     pub(super) fn run_profile(
         &mut self,
         profile: &LoadProfile,
-        observer: &mut dyn LoadObserver,
+        sampler: &mut LoadSampler<'_>,
     ) -> Result<(), LoadError> {
         let (rate, duration) = (profile.rate_max(), profile.duration());
         let profile = Some(Arc::new(profile.clone()));
         let plan = TrialPlan { profile, ..self.trial_plan(rate, duration) };
-        self.run_profile_plan(&plan, observer)
+        self.run_profile_plan(&plan, sampler)
     }
 
     fn run_profile_plan(
         &mut self,
         plan: &TrialPlan,
-        observer: &mut dyn LoadObserver,
+        sampler: &mut LoadSampler<'_>,
     ) -> Result<(), LoadError> {
         let Some(profile) = &plan.profile else { return Ok(()) };
-        observer.trial_started(plan.rate, plan.duration);
+        let first = self.trials.len();
+        sampler.observer.part_started(&PartPlan {
+            index: first,
+            intended_rate: Some(plan.rate),
+            duration_s: Some(plan.duration.as_secs_f64()),
+            ..PartPlan::default()
+        });
         self.begin_capture(plan.rate)?;
         self.warm_up(plan)?;
-        let first = self.trials.len();
-        self.sampler.begin(first);
-        let sampler = &mut self.sampler;
-        let mut recorder =
-            LoadProfileRecorder::new(plan, profile, &mut self.watch, (observer, sampler), first);
+        sampler.begin(first);
+        let mut recorder = LoadProfileRecorder::new(plan, profile, &mut self.watch, sampler, first);
         let result = self.prepared.engine.run(plan, &mut recorder);
         let outcome = recorder.finish();
         self.interrupted |= outcome.interrupted;
@@ -105,8 +108,8 @@ impl LoadRun {
             self.outages.push(outage);
         }
         self.trials.extend(outcome.trials);
-        if observer.wants_snapshots() {
-            observer.findings(self.findings(None));
+        if sampler.observer.wants_snapshots() {
+            sampler.observer.findings(self.findings(None));
         }
         let interval_s = profile.interval().as_secs_f64();
         self.series = Some(LoadTimeSeries { interval_s, points: outcome.points });
@@ -119,11 +122,11 @@ impl LoadRun {
         &mut self,
         overload_test: &OverloadTestOptions,
         rate: f64,
-        observer: &mut dyn LoadObserver,
+        sampler: &mut LoadSampler<'_>,
     ) -> Result<(), LoadError> {
         let profile = overload_test.profile(rate)?;
         let first = self.trials.len();
-        self.run_profile(&profile, observer)?;
+        self.run_profile(&profile, sampler)?;
         let [Some((over, _)), Some(_)] = [first + 1, first + 2].map(|index| self.trials.get(index))
         else {
             return Ok(()); // ended early

@@ -2,13 +2,25 @@
 //! [`tcp`] for TCP), and the near ends that measure ([`udp`], [`tcp`], [`stall`]). Each returns a
 //! record and prints nothing.
 
-mod live_sampler;
 pub mod serve;
 pub mod stall;
 pub mod tcp;
 pub mod udp;
 
-pub use live_sampler::PathRowObserver;
+use horolog_record::{LiveCounts, LivePartSummary, LiveSampler, PartPlan, RequestValues};
+
+/// Reports a completed row and its counts to the observer.
+fn report_row(
+    sampler: &mut LiveSampler<'_>,
+    plan: &PartPlan,
+    (part_counts, row): (LiveCounts, LivePartSummary),
+) {
+    let LivePartSummary { byte_rate, latency_ns, .. } = row;
+    let ended = RequestValues { part_counts, byte_rate, latency_ns, ..RequestValues::default() };
+    sampler.finish(plan, row.duration_s, &part_counts, ended);
+    let row = LivePartSummary { index: plan.index, name: plan.name.clone(), ..row };
+    sampler.observer.part_ended(plan.index, &row);
+}
 
 /// Formats a time in ns with three significant digits and its unit.
 pub(crate) fn format_time(ns: u64) -> String {

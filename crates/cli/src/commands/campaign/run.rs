@@ -5,17 +5,19 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use clap::Args;
+use horolog_campaign::FileContentError;
 use horolog_campaign::local::{
-    self, CampaignObserver, LabAddressFamily, LocalCampaignError, LocalCampaignOptions,
+    self, AgentOrderEvent, LabAddressFamily, LocalCampaignError, LocalCampaignOptions,
     PlanOnLabHosts,
 };
 use horolog_campaign::order::OrderEvent;
 use horolog_campaign::placement::{PlacedJob, Placement};
 use horolog_campaign::plan::{PLAN_BYTES_MAX, Plan};
-use horolog_campaign::{AgentName, FileContentError};
+use horolog_record::RunObserver;
 
 use super::over_nats::NatsCampaignArgs;
 use super::plans;
@@ -112,8 +114,8 @@ struct CampaignProgressObserver {
     progress: ProgressLine,
 }
 
-impl CampaignObserver for CampaignProgressObserver {
-    fn event(&mut self, agent: &AgentName, event: &OrderEvent) {
+impl RunObserver<(), AgentOrderEvent> for CampaignProgressObserver {
+    fn event(&mut self, (agent, event): &AgentOrderEvent) {
         match event {
             OrderEvent::Started { job, .. } => {
                 self.progress.set_message(&format!("{job} on {agent}: started"));
@@ -131,8 +133,8 @@ impl CampaignObserver for CampaignProgressObserver {
         }
     }
 
-    fn is_stop_requested(&self) -> bool {
-        output::check_stop_request().is_break()
+    fn flow(&self) -> ControlFlow<()> {
+        output::check_stop_request()
     }
 }
 

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::CommandFailure;
 
+mod live;
 mod node;
 mod predict;
 mod run;

@@ -3,33 +3,32 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod live;
 mod member;
 mod tasks;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_cycle::run::{
-    self as cycle, ClusterOptions, LOG_HEADER, NODES_MAX, PeriodLogLine, RunError, RunObserver,
-    RunOptions, RunSnapshot,
+    self as cycle, ClusterOptions, CycleRunEvent, LOG_HEADER, NODES_MAX, PeriodLogLine, RunError,
+    RunOptions, TaskSnapshot,
 };
 use horolog_cycle::task::{Task, TaskSet, TaskWork};
-use horolog_record::{CycleResult, TaskSchedulingPolicy};
+use horolog_record::{CycleResult, LiveRun, RunObserver, Snapshot, TaskSchedulingPolicy};
 use horolog_time::Span;
-use live::CycleRunLiveView;
 use tasks::CycleTaskArgs;
 
 use super::node::NODE_COMMAND;
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
 use crate::limit::MetricLimit;
-use crate::live::require_stderr_terminal;
-use crate::output::{self, ProgressLine};
+use crate::live::{RunDisplay, require_terminal};
+use crate::output;
 use crate::values;
 
 /// Run periodic tasks, and report the timing of each period.
@@ -230,7 +229,7 @@ pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
         .map(|(node, factor)| Ok((node_index("--slow-node", *node)?, *factor)));
     let slow_nodes = slow_nodes.collect::<Result<_, CommandFailure>>()?;
     if args.live {
-        require_stderr_terminal()?;
+        require_terminal()?;
     }
     let files = args.files.open_distinct_from("--log", args.log.as_deref())?;
     let local = if cluster.is_some() { 1 } else { most };
@@ -424,9 +423,7 @@ impl From<RunError> for CommandFailure {
 
 /// Observer that shows the progress of a run and logs its periods.
 pub(super) struct CycleRunObserver {
-    /// Progress line; `None` with a live view, which occupies the terminal.
-    progress: Option<ProgressLine>,
-    live: Option<CycleRunLiveView>,
+    display: RunDisplay<Vec<TaskSnapshot>>,
     log: Option<PeriodLogFile>,
 }
 
@@ -440,49 +437,49 @@ struct PeriodLogFile {
 
 impl CycleRunObserver {
     pub(super) fn new(live: bool, log: Option<&Path>) -> Result<Self, CommandFailure> {
-        let progress = (!live).then(ProgressLine::new);
         let log = log.map(PeriodLogFile::open).transpose()?;
-        let live = live.then(CycleRunLiveView::start).transpose()?;
-        Ok(Self { progress, live, log })
+        let run = LiveRun::new("cycle run", String::new(), "run");
+        let initial_state = "no periods completed yet".to_owned();
+        let display = RunDisplay::start(LiveRun { initial_state, ..run }, live)?;
+        Ok(Self { display, log })
     }
 
     /// Restores the terminal and completes the log; an error if a line could not be written.
     pub(super) fn finish(self) -> Result<(), CommandFailure> {
-        drop(self.live);
-        if let Some(progress) = self.progress {
-            progress.finish();
-        }
+        self.display.finish();
         self.log.map_or(Ok(()), PeriodLogFile::finish)
     }
 }
 
-impl RunObserver for CycleRunObserver {
-    fn joined(&mut self, members: usize, of: usize) {
-        if let Some(live) = &self.live {
-            live.show_joined(members, of);
-        } else if members < of {
-            output::print_note(&format!("{members} of {of} other nodes have joined"));
+impl RunObserver<(), CycleRunEvent<'_>, Vec<TaskSnapshot>> for CycleRunObserver {
+    fn wants_snapshots(&self) -> bool {
+        true
+    }
+
+    fn snapshot(&mut self, snapshot: Snapshot<Vec<TaskSnapshot>>) {
+        self.display.show(snapshot);
+    }
+
+    fn event(&mut self, event: &CycleRunEvent<'_>) {
+        match *event {
+            CycleRunEvent::Joined { members, of } => {
+                let text = format!("{members} of {of} other nodes have joined");
+                if self.display.has_view() {
+                    self.display.set_initial_state(text);
+                } else if members < of {
+                    output::print_note(&text);
+                }
+            }
+            CycleRunEvent::Logged(line) => {
+                if let Some(log) = &mut self.log {
+                    log.write_line(&line);
+                }
+            }
         }
     }
 
-    fn snapshot(&mut self, snapshot: &RunSnapshot<'_>) {
-        if let Some(progress) = &mut self.progress {
-            let (done, total) = (snapshot.elapsed.as_secs(), snapshot.total.as_secs());
-            progress.set_count(done, total, "s");
-        }
-        if let Some(live) = &mut self.live {
-            live.snapshot(snapshot);
-        }
-    }
-
-    fn log(&mut self, line: &PeriodLogLine<'_>) {
-        if let Some(log) = &mut self.log {
-            log.write_line(line);
-        }
-    }
-
-    fn is_stop_requested(&self) -> bool {
-        output::check_stop_request().is_break()
+    fn flow(&self) -> ControlFlow<()> {
+        output::check_stop_request()
     }
 }
 

@@ -16,8 +16,11 @@ use horolog_load::offset::ServerOffsetOptions;
 use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{RouteHints, TargetName};
-use horolog_load::{LoadObserver, LoadOptions, LoadProcedure, LoadRun};
-use horolog_record::{Finding, FindingCode, LoadResult, RequestSpacing, Severity, Trial};
+use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
+use horolog_record::{
+    Finding, FindingCode, LoadResult, LoadSeriesPoint, PartPlan, RequestSpacing, RunObserver,
+    Severity, Trial,
+};
 use horolog_report::table::{NtpperfColumnGroup, NtpperfTableOptions};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
@@ -266,6 +269,8 @@ struct NtpperfTrialPrinter {
     spacing: RequestSpacing,
     late_allowed: bool,
     gave_up: bool,
+    /// True if the user requested the end: it takes effect at the end of a trial.
+    is_stopped: bool,
 }
 
 impl NtpperfTrialPrinter {
@@ -283,18 +288,24 @@ impl NtpperfTrialPrinter {
     }
 }
 
-impl LoadObserver for NtpperfTrialPrinter {
-    fn trial_started(&mut self, rate: f64, duration: Duration) {
-        self.progress.show_trial(rate, duration);
+impl RunObserver<Trial, LoadSeriesPoint> for NtpperfTrialPrinter {
+    fn part_started(&mut self, plan: &PartPlan) {
+        self.progress.show_trial(plan);
     }
 
-    fn trial_ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
-        if !self.late_allowed && self.is_behind(trial) {
-            self.gave_up = true;
+    fn part_ended(&mut self, _: usize, trial: &Trial) {
+        self.gave_up = !self.late_allowed && self.is_behind(trial);
+        if !self.gave_up {
+            self.progress.print_result_line(&self.table.row(trial));
+            self.is_stopped = output::check_stop_request().is_break();
+        }
+    }
+
+    fn flow(&self) -> ControlFlow<()> {
+        if self.gave_up || self.is_stopped {
             return ControlFlow::Break(());
         }
-        self.progress.print_result_line(&self.table.row(trial));
-        output::check_stop_request()
+        ControlFlow::Continue(())
     }
 }
 
@@ -318,9 +329,15 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     announce(&load);
     let progress = ProgressLine::new();
     progress.print_result_line(&table.header());
-    let gave_up = false;
-    let mut trial_printer =
-        NtpperfTrialPrinter { table, progress, duration_s, spacing, late_allowed, gave_up };
+    let mut trial_printer = NtpperfTrialPrinter {
+        table,
+        progress,
+        duration_s,
+        spacing,
+        late_allowed,
+        gave_up: false,
+        is_stopped: false,
+    };
     let result = load.run(&mut trial_printer)?;
     let NtpperfTrialPrinter { progress, gave_up, .. } = trial_printer;
     let printed = progress.finish_printing();

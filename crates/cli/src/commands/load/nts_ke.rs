@@ -9,11 +9,11 @@ use clap::Args;
 use horolog_load::limit::{LoadMetricLimit, MetricPrerequisite};
 use horolog_load::nts::TrustAnchors;
 use horolog_load::nts_ke::{
-    self, CONNECTIONS_DEFAULT, NtsKeLoadOptions, NtsKeLoadProcedure, NtsKeObserver,
-    SEARCH_CONNECTIONS_DEFAULT, SEARCH_TIMEOUT,
+    self, CONNECTIONS_DEFAULT, NtsKeLoadOptions, NtsKeLoadProcedure, SEARCH_CONNECTIONS_DEFAULT,
+    SEARCH_TIMEOUT,
 };
 use horolog_load::target::TargetName;
-use horolog_record::{LivePartSummary, LiveSnapshot, NtsKeTrial};
+use horolog_record::{LivePartSummary, NtsKeTrial, RunObserver, Snapshot};
 use horolog_report::{RenderableResult as _, table};
 use horolog_stats::SearchConfig;
 
@@ -144,18 +144,18 @@ struct NtsKeTrialPrinter {
     feed: Option<LiveFeed>,
 }
 
-impl NtsKeObserver for NtsKeTrialPrinter {
+impl RunObserver<NtsKeTrial> for NtsKeTrialPrinter {
     fn wants_snapshots(&self) -> bool {
         self.feed.is_some()
     }
 
-    fn snapshot(&mut self, snapshot: LiveSnapshot) {
+    fn snapshot(&mut self, snapshot: Snapshot) {
         if let Some(feed) = &self.feed {
             feed.push(snapshot);
         }
     }
 
-    fn trial_ended(&mut self, index: usize, trial: &NtsKeTrial) {
+    fn part_ended(&mut self, index: usize, trial: &NtsKeTrial) {
         if let Some(feed) = &self.feed {
             feed.end_part(LivePartSummary::from_nts_ke_trial(index, trial));
         }

@@ -12,7 +12,7 @@ use super::profile::LoadRowKind;
 use crate::ci::{self, CiOutputArgs};
 use crate::failure::CommandFailure;
 use crate::files::require_distinct_files;
-use crate::live::require_stderr_terminal;
+use crate::live::require_terminal;
 use crate::live::web::{self, LivePageArgs};
 use crate::output::{self, ResultDestination};
 use crate::result_store::StoreResultArgs;
@@ -42,7 +42,7 @@ impl LoadOutputArgs {
     /// Opens the live page and the output files before the run, so that an error is found early.
     pub(super) fn open(self) -> Result<LoadOutputs, CommandFailure> {
         if self.live {
-            require_stderr_terminal()?;
+            require_terminal()?;
         }
         self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
         let outputs =

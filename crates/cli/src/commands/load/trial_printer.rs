@@ -1,11 +1,10 @@
 //! Observers of a `horolog load` run: the printer of table rows, the live view and the live page.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
-use horolog_load::LoadObserver;
 use horolog_record::{
-    Finding, LivePartSummary, LiveRun, LiveSnapshot, LoadSeriesPoint, RequestMode, Trial,
+    Finding, LivePartSummary, LiveRun, LoadSeriesPoint, PartPlan, RequestMode, RunObserver,
+    Snapshot, Trial,
 };
 use horolog_report::table;
 
@@ -100,21 +99,21 @@ pub(super) struct TrialPrinter {
     feed: Option<LiveFeed>,
 }
 
-impl LoadObserver for TrialPrinter {
-    fn trial_started(&mut self, rate: f64, duration: Duration) {
+impl RunObserver<Trial, LoadSeriesPoint> for TrialPrinter {
+    fn part_started(&mut self, plan: &PartPlan) {
         if let Some(progress) = &self.printer.progress {
-            progress.show_trial(rate, duration);
+            progress.show_trial(plan);
         }
     }
 
-    fn interval(&mut self, point: &LoadSeriesPoint) {
+    fn event(&mut self, point: &LoadSeriesPoint) {
         if !self.quiet && self.kind == LoadRowKind::Intervals {
             let row = table::interval_row(point, &self.style);
             self.printer.print(row);
         }
     }
 
-    fn flow(&mut self) -> ControlFlow<()> {
+    fn flow(&self) -> ControlFlow<()> {
         output::check_stop_request()
     }
 
@@ -122,7 +121,7 @@ impl LoadObserver for TrialPrinter {
         self.feed.is_some()
     }
 
-    fn snapshot(&mut self, snapshot: LiveSnapshot) {
+    fn snapshot(&mut self, snapshot: Snapshot) {
         if let Some(feed) = &self.feed {
             feed.push(snapshot);
         }
@@ -134,7 +133,7 @@ impl LoadObserver for TrialPrinter {
         }
     }
 
-    fn trial_ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()> {
+    fn part_ended(&mut self, index: usize, trial: &Trial) {
         if let Some(feed) = &self.feed {
             feed.end_part(LivePartSummary::from_trial(index, trial));
         }
@@ -145,7 +144,6 @@ impl LoadObserver for TrialPrinter {
                 self.print_row(&part.name, &part.trial);
             }
         }
-        output::check_stop_request()
     }
 }
 

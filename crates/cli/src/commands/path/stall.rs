@@ -9,17 +9,14 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::TargetName;
-use horolog_probe::path::stall::{
-    PathStallOptions, PathStallRun, StallWatch, StallWatchOptions, StallWatchSnapshot,
-};
-use horolog_record::PathStallResult;
+use horolog_probe::path::stall::{PathStallOptions, PathStallRun, StallWatch, StallWatchOptions};
+use horolog_record::{LiveRun, PathStallResult};
 
-use self::live::StallLiveView;
 use super::tcp::{address_family, parse_target};
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
 use crate::limit::MetricLimit;
-use crate::live::require_stderr_terminal;
+use crate::live::{RunDisplay, require_terminal};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
@@ -122,7 +119,7 @@ pub(super) fn run(args: &PathStallArgs) -> Result<(), CommandFailure> {
         )),
     };
     if args.live {
-        require_stderr_terminal()?;
+        require_terminal()?;
     }
     let files = args.files.open()?;
     let mut result = measure()?;
@@ -163,10 +160,12 @@ fn watch(args: &PathStallArgs, port: u16) -> Result<PathStallResult, CommandFail
         packets: !args.no_capture,
         command: output::command_line(),
     })?;
-    let live = args.live.then(|| StallLiveView::start(port)).transpose()?;
-    let update_view = live.as_ref().map(|live| |snapshot| live.update(snapshot));
-    let observer = update_view.as_ref().map(|shows| shows as &dyn Fn(StallWatchSnapshot));
-    Ok(watch.run(&|| output::check_stop_request().is_break(), observer))
+    let run = LiveRun::new("path stall", format!("watching port {port}"), "");
+    let initial_state = live::NO_CONNECTIONS.to_owned();
+    let mut display = RunDisplay::start(LiveRun { initial_state, ..run }, args.live)?;
+    let result = watch.run(&mut display);
+    display.finish();
+    Ok(result)
 }
 
 #[cfg(test)]

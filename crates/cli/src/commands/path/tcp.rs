@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::{AddressFamily, TargetName};
-use horolog_probe::path::PathRowObserver;
 use horolog_probe::path::tcp::{PORT, PathTcpOptions, PathTcpRun, TcpDirections};
-use horolog_record::{PathTcpResult, TcpSettings};
+use horolog_record::{LiveRun, PathTcpResult, TcpSettings};
 
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
 use crate::limit::MetricLimit;
-use crate::live::{LiveFeed, require_stderr_terminal};
-use crate::output::{self, ProgressLine};
+use crate::live::{RunDisplay, require_terminal};
+use crate::output;
 use crate::values;
 
 /// Default size of latency messages, in bytes: the smallest.
@@ -146,27 +145,14 @@ impl PathTcpArgs {
 pub(super) fn run(args: &PathTcpArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
     if args.live {
-        require_stderr_terminal()?;
+        require_terminal()?;
     }
     let path = PathTcpRun::open(args.options())?;
     output::install_interrupt_handler()?;
-    let total = path.row_count();
-    let rows = usize::try_from(total).unwrap_or(usize::MAX);
-    let feed = args.live.then(|| LiveFeed::for_rows("path tcp", args.target.to_string(), rows));
-    let view = feed.as_ref().map(LiveFeed::start_view).transpose()?;
-    // A progress line would overwrite the live view.
-    let progress = view.is_none().then(ProgressLine::new);
-    let report_progress = |done| {
-        if let Some(progress) = &progress {
-            progress.set_count(done, total, "rows");
-        }
-    };
-    let observer = feed.as_ref().map(|feed| feed as &dyn PathRowObserver);
-    let result = path.run(&report_progress, &|| output::check_stop_request().is_break(), observer);
-    drop(view);
-    if let Some(progress) = progress {
-        progress.finish();
-    }
+    let run = LiveRun::new("path tcp", args.target.to_string(), "row");
+    let mut display = RunDisplay::start(run, args.live)?;
+    let result = path.run(&|| output::check_stop_request().is_break(), &mut display);
+    display.finish();
     let mut result = result?;
     files.finish(&mut result, &args.fail_if)
 }

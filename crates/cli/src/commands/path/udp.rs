@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_io::target::{AddressFamily, TargetName};
-use horolog_probe::path::PathRowObserver;
 use horolog_probe::path::udp::{
     LoadAddressingMode, PathUdpOptions, PathUdpRun, REPLY_TIMEOUT, TABLE_4, UdpPathError,
     UdpRowPlan, WARM_UP,
 };
-use horolog_record::PathUdpResult;
+use horolog_record::{LiveRun, PathUdpResult};
 use horolog_wire::{path_probe, stamp};
 
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
 use crate::limit::MetricLimit;
-use crate::live::{LiveFeed, require_stderr_terminal};
-use crate::output::{self, ProgressLine};
+use crate::live::{RunDisplay, require_terminal};
+use crate::output;
 use crate::values;
 
 /// Measure UDP datagrams to a far end ('horolog path serve') and back: half the round trip (T), the
@@ -218,32 +217,14 @@ pub(super) fn run(args: PathUdpArgs) -> Result<(), CommandFailure> {
     let limits = args.fail_if.clone();
     let (live, target) = (args.live, args.target.clone());
     if live {
-        require_stderr_terminal()?;
+        require_terminal()?;
     }
     let options = args.resolve()?;
     output::install_interrupt_handler()?;
     let path = PathUdpRun::prepare(options)?;
-    let rows = path.row_count();
-    let feed = live.then(|| LiveFeed::for_rows("path udp", target, rows));
-    let view = feed.as_ref().map(LiveFeed::start_view).transpose()?;
-    // A progress line would overwrite the live view.
-    let progress = view.is_none().then(ProgressLine::new);
-    let report_progress = |index: usize, plan: &UdpRowPlan| {
-        if let Some(progress) = &progress {
-            progress.set_message(&format!(
-                "row {} of {rows}: {} bytes, R {}",
-                index + 1,
-                plan.length,
-                plan.load_ratio
-            ));
-        }
-    };
-    let observer = feed.as_ref().map(|feed| feed as &dyn PathRowObserver);
-    let result = path.run(&report_progress, &|| output::check_stop_request().is_break(), observer);
-    drop(view);
-    if let Some(progress) = progress {
-        progress.finish();
-    }
+    let mut display = RunDisplay::start(LiveRun::new("path udp", target, "row"), live)?;
+    let result = path.run(&|| output::check_stop_request().is_break(), &mut display);
+    display.finish();
     let mut result = result?;
     files.finish(&mut result, &limits)
 }

@@ -23,5 +23,5 @@ mod window;
 pub use options::{BATCH_MAX, COUNT_MAX, PathStallOptions};
 pub use run::PathStallRun;
 pub use segment::TcpSegment;
-pub use stalls::{StallWatchSnapshot, WatchedConnectionSnapshot};
+pub use stalls::{StallWatchValues, WatchedConnectionSnapshot};
 pub use watch::{StallWatch, StallWatchOptions};

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use horolog_record::{
     AckCounts, CONNECTIONS_MISSED_MAX, Distribution, StallMechanism, WatchedConnection,
@@ -134,21 +133,30 @@ pub(super) fn into_sorted_records(
     sort_by_stalls(connections, |one| ([one.client_stalls, one.server_stalls], one.client.clone()))
 }
 
-/// Interval between snapshots of a watch.
-pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(500);
+/// Largest number of connections in a snapshot.
+const CONNECTIONS_SHOWN_MAX: usize = 200;
 
-/// State of a watch at one instant.
+/// Values of a watch in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StallWatchSnapshot {
-    /// Time since the start of the watch.
-    pub elapsed: Duration,
-    /// Planned duration of the watch.
-    pub total: Duration,
-    /// Connections, most stalls first.
+pub struct StallWatchValues {
+    /// Connections, most stalls first, at most 200.
     pub connections: Vec<WatchedConnectionSnapshot>,
+    /// Number of stalls of all connections.
+    pub stalls: u64,
     /// Number of connections that were not tracked for lack of room; a lower bound once it is
     /// [`horolog_record::CONNECTIONS_MISSED_MAX`].
     pub untracked: u64,
+}
+
+impl StallWatchValues {
+    /// Creates the values from all connections, most stalls first, and the number of untracked
+    /// ones.
+    #[must_use]
+    pub fn new(mut connections: Vec<WatchedConnectionSnapshot>, untracked: u64) -> Self {
+        let stalls = connections.iter().flat_map(|one| one.stalls).fold(0, u64::saturating_add);
+        connections.truncate(CONNECTIONS_SHOWN_MAX);
+        Self { connections, stalls, untracked }
+    }
 }
 
 /// State of one connection.
@@ -215,5 +223,8 @@ mod tests {
         );
         let ports: Vec<_> = all.iter().map(|one| one.client.port()).collect();
         assert_eq!(ports, [2, 1, 4, 3]);
+        let values = StallWatchValues::new(vec![one(1, [2, 1]); CONNECTIONS_SHOWN_MAX + 9], 0);
+        let of_all = 3 * (CONNECTIONS_SHOWN_MAX as u64 + 9);
+        assert_eq!((values.connections.len(), values.stalls), (CONNECTIONS_SHOWN_MAX, of_all));
     }
 }

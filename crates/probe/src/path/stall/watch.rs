@@ -6,8 +6,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathStallResult, Severity, StallMechanism,
-    WatchedConnection, WatchedTraffic, rfc3339_now,
+    Finding, FindingCode, Host, PATH_STALL_SCHEMA, PartPlan, PathStallResult, RunObserver,
+    Severity, SnapshotTimer, StallMechanism, WatchedConnection, WatchedTraffic, rfc3339_now,
 };
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::packet;
@@ -19,8 +19,8 @@ use super::flow::TrackedConnections;
 use super::judge::saturating_ns;
 use super::run::{capture_failed_finding, dropped_packets_finding, evidence_kind};
 use super::stalls::{
-    ConnectionAddresses, SNAPSHOT_INTERVAL, StallCounts, StallWatchSnapshot,
-    UntrackedConnectionSet, WatchedConnectionSnapshot, into_sorted_records, sort_snapshots,
+    ConnectionAddresses, StallCounts, StallWatchValues, UntrackedConnectionSet,
+    WatchedConnectionSnapshot, into_sorted_records, sort_snapshots,
 };
 use super::{advice, kernel};
 use crate::path::tcp::{TcpPathError, finding, host_facts};
@@ -99,26 +99,27 @@ impl StallWatch {
         Ok(Self { options, source, capture_finding })
     }
 
-    /// Watches until the time is over or `is_over` returns true; passes snapshots to the observer
-    /// twice a second.
+    /// Watches until the time is over or the observer ends it.
     #[must_use]
-    pub fn run(
-        self,
-        is_over: &dyn Fn() -> bool,
-        observer: Option<&dyn Fn(StallWatchSnapshot)>,
-    ) -> PathStallResult {
+    pub fn run(self, observer: &mut dyn RunObserver<(), (), StallWatchValues>) -> PathStallResult {
         let started = rfc3339_now();
         let begun = Instant::now();
-        let total = self.options.time;
-        let mut snapshot_timer = SnapshotPublisher { observer, next_at: Duration::ZERO };
+        let plan =
+            PartPlan { duration_s: Some(self.options.time.as_secs_f64()), ..PartPlan::default() };
+        let values = |connections, untracked| {
+            let progress = plan.progress(begun.elapsed().as_secs_f64());
+            (progress, StallWatchValues::new(connections, untracked))
+        };
+        let mut timer = SnapshotTimer::start();
         let has_packets = matches!(self.source, StallEvidenceSource::Packets(_));
         let (options, mut findings) = (self.options, Vec::from_iter(self.capture_finding));
         let (connections, missed, dropped) = match self.source {
             StallEvidenceSource::Packets(mut capture) => {
-                while begun.elapsed() < options.time && !is_over() {
+                while begun.elapsed() < options.time && observer.flow().is_continue() {
                     sleep_for(SAMPLE_INTERVAL);
-                    snapshot_timer.publish_if_due(begun.elapsed(), total, || {
-                        capture.with_flows(|flows| (flows.snapshots(), flows.untracked_count()))
+                    timer.publish(observer, false, || {
+                        capture
+                            .with_flows(|flows| values(flows.snapshots(), flows.untracked_count()))
                     });
                 }
                 let dropped = capture.finish();
@@ -129,7 +130,7 @@ impl StallWatch {
             }
             StallEvidenceSource::Sockets(mut sockets) => {
                 let mut sampler = HeldDataSampler::new(&options);
-                while begun.elapsed() < options.time && !is_over() {
+                while begun.elapsed() < options.time && observer.flow().is_continue() {
                     match sockets.connections(options.port) {
                         Ok(connections) => sampler.sample(&connections, begun.elapsed()),
                         Err(error) => {
@@ -138,8 +139,8 @@ impl StallWatch {
                         }
                     }
                     sleep_for(SAMPLE_INTERVAL);
-                    snapshot_timer.publish_if_due(begun.elapsed(), total, || {
-                        (sampler.snapshots(), sampler.untracked.count())
+                    timer.publish(observer, false, || {
+                        values(sampler.snapshots(), sampler.untracked.count())
                     });
                 }
                 let missed = sampler.untracked.count();
@@ -156,7 +157,10 @@ impl StallWatch {
         findings.extend(advice::watch_finding(&watch));
         findings.extend((dropped > 0).then(|| dropped_packets_finding(dropped)));
         findings.extend(watch.connections.is_empty().then(|| no_connections_finding(options.port)));
-        findings.extend((begun.elapsed() < options.time && is_over()).then(interrupted_finding));
+        findings.extend(
+            (begun.elapsed() < options.time && observer.flow().is_break())
+                .then(interrupted_finding),
+        );
         PathStallResult {
             schema: PATH_STALL_SCHEMA.to_owned(),
             started,
@@ -175,28 +179,6 @@ impl StallWatch {
             limits: Vec::new(),
             findings,
         }
-    }
-}
-
-/// Publisher of snapshots at regular intervals.
-struct SnapshotPublisher<'a> {
-    observer: Option<&'a dyn Fn(StallWatchSnapshot)>,
-    next_at: Duration,
-}
-
-impl SnapshotPublisher<'_> {
-    /// Passes a snapshot to the observer if one is due; `observe` returns the connections and the
-    /// number of untracked ones.
-    fn publish_if_due(
-        &mut self,
-        elapsed: Duration,
-        total: Duration,
-        observe: impl FnOnce() -> (Vec<WatchedConnectionSnapshot>, u64),
-    ) {
-        let Some(observer) = self.observer.filter(|_| elapsed >= self.next_at) else { return };
-        self.next_at = elapsed + SNAPSHOT_INTERVAL;
-        let (connections, missed) = observe();
-        observer(StallWatchSnapshot { elapsed, total, connections, untracked: missed });
     }
 }
 

@@ -1,8 +1,6 @@
 //! Progress of connections and summaries of rows for the live view. An unobserved connection does
 //! no work for it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use horolog_record::{
@@ -12,46 +10,7 @@ use horolog_record::{
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Timestamp};
 
-use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathRowObserver};
 use super::latency::saturating_ns;
-
-/// Live view of a TCP measurement: observer and sampler.
-pub(super) struct TcpSampler<'a> {
-    observer: &'a dyn PathRowObserver,
-    sampler: PathLiveSampler,
-}
-
-impl<'a> TcpSampler<'a> {
-    pub(super) fn new(observer: &'a dyn PathRowObserver) -> Self {
-        Self { observer, sampler: PathLiveSampler::new() }
-    }
-
-    /// Runs `measure` while another thread samples the row for the observer.
-    pub(super) fn sample_during<T>(
-        &self,
-        current_row: CurrentRowPlan<'_>,
-        connections: u32,
-        measure: impl FnOnce(&ProgressSlots) -> T,
-    ) -> T {
-        let slots = ProgressSlots::new(connections as usize);
-        let is_done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| self.sampler.sample_until(self.observer, current_row, &slots, &is_done));
-            let measured = measure(&slots);
-            is_done.store(true, Ordering::Relaxed);
-            measured
-        })
-    }
-
-    /// Reports a completed row.
-    pub(super) fn report_row(
-        &mut self,
-        current_row: CurrentRowPlan<'_>,
-        (counts, row): (LiveCounts, LivePartSummary),
-    ) {
-        self.sampler.report_row(self.observer, current_row, counts, row);
-    }
-}
 
 /// Publisher of one connection's progress, several times a second.
 pub(super) struct ConnectionProgressPublisher<'a> {

@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    Finding, FindingCode, Host, PATH_TCP_SCHEMA, PathEndFacts, PathTcpResult, ProgressSlots,
-    Severity, TcpBandwidthRow, TcpDirection, TcpLatencyRow, TcpTarget, rfc3339_now,
+    Finding, FindingCode, Host, LiveSampler, PATH_TCP_SCHEMA, PartPlan, PathEndFacts,
+    PathTcpResult, ProgressSlots, RunObserver, Severity, TcpBandwidthRow, TcpDirection,
+    TcpLatencyRow, TcpTarget, rfc3339_now,
 };
 
-use super::super::live_sampler::{CurrentRowPlan, PathRowObserver};
+use super::super::report_row;
 use super::client::TcpNearEndSession;
 use super::early_end::MeasurementEarlyEndReason;
 use super::error::TcpPathError;
 use super::latency::{TcpRowOutcome, is_set};
-use super::live::{TcpSampler, bandwidth_row_summary, latency_row_summary};
+use super::live::{bandwidth_row_summary, latency_row_summary};
 use super::options::{PathTcpOptions, ceil_ms};
 use super::protocol::{ConnectionFlags, ConnectionJob, TcpHello};
 use super::{bandwidth, facts, latency};
@@ -84,12 +85,6 @@ impl PathTcpRun {
         Ok(Self { options, address, near_end: near, far_end: far })
     }
 
-    /// Returns the number of rows.
-    #[must_use]
-    pub fn row_count(&self) -> u64 {
-        self.row_plans().len() as u64
-    }
-
     fn row_plans(&self) -> Vec<TcpRowPlan> {
         let options = &self.options;
         let mut steps: Vec<_> =
@@ -107,23 +102,22 @@ impl PathTcpRun {
     }
 
     /// Measures row by row, until all are done, the far end is lost, or `is_over` returns true.
-    /// Calls `progress` with the index of each row before it; the observer receives snapshots
-    /// meanwhile.
     ///
     /// # Errors
     ///
     /// If the far end refuses the connections of the first row.
     pub fn run(
         self,
-        progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
-        observer: Option<&dyn PathRowObserver>,
+        observer: &mut (dyn RunObserver + Send),
     ) -> Result<PathTcpResult, TcpPathError> {
         let mut result = self.empty_result();
         let is_stopped = AtomicBool::new(false);
-        let mut sampler = observer.map(TcpSampler::new);
-        for (done, step) in (0..).zip(self.row_plans()) {
-            progress(done);
+        let mut sampler = LiveSampler::new(observer);
+        let steps = self.row_plans();
+        for (index, step) in steps.iter().enumerate() {
+            let plan = self.part_plan((index, steps.len()), *step);
+            sampler.observer.part_started(&plan);
             if is_over() {
                 is_stopped.store(true, Ordering::Relaxed);
             }
@@ -131,11 +125,11 @@ impl PathTcpRun {
                 result.findings.push(interrupted_finding());
                 return Ok(result);
             }
-            let row = (done as usize, step);
-            let work = || self.run_row(row, &is_stopped, &mut result, sampler.as_mut());
+            let row = (*step, &plan);
+            let work = || self.run_row(row, &is_stopped, &mut result, &mut sampler);
             let lost = match run_watched(is_over, &is_stopped, work) {
                 Ok(lost) => lost,
-                Err(error) if done == 0 => return Err(error),
+                Err(error) if index == 0 => return Err(error),
                 Err(error) => Some(error.into()),
             };
             if let Some(loss) = lost {
@@ -153,29 +147,20 @@ impl PathTcpRun {
     /// Measures one row and adds it to the result; returns the reason if the far end was lost.
     fn run_row(
         &self,
-        (index, step): (usize, TcpRowPlan),
+        (step, plan): (TcpRowPlan, &PartPlan),
         is_stopped: &AtomicBool,
         result: &mut PathTcpResult,
-        sampler: Option<&mut TcpSampler<'_>>,
+        sampler: &mut LiveSampler<'_>,
     ) -> Result<Option<MeasurementEarlyEndReason>, TcpPathError> {
         let connections = self.options.settings.connections;
-        let name = step.name();
-        let current_row = self.current_row(index, step, &name);
-        let measured = match sampler.as_deref() {
-            None => self.measure_row(step, is_stopped, None),
-            Some(sampler) => sampler.sample_during(current_row, connections, |slots| {
-                self.measure_row(step, is_stopped, Some(slots))
-            }),
-        }?;
-        if let Some(sampler) = sampler {
-            sampler.report_row(
-                current_row,
-                match &measured {
-                    MeasuredTcpRow::Latency(row) => latency_row_summary(&row.figures, connections),
-                    MeasuredTcpRow::Bandwidth(row) => bandwidth_row_summary(&row.figures),
-                },
-            );
-        }
+        let measured = sampler.sample_during(plan, connections as usize, |slots| {
+            self.measure_row(step, is_stopped, slots)
+        })?;
+        let counts_and_summary = match &measured {
+            MeasuredTcpRow::Latency(row) => latency_row_summary(&row.figures, connections),
+            MeasuredTcpRow::Bandwidth(row) => bandwidth_row_summary(&row.figures),
+        };
+        report_row(sampler, plan, counts_and_summary);
         Ok(match measured {
             MeasuredTcpRow::Latency(row) => {
                 result.latency.push(row.figures);
@@ -188,15 +173,15 @@ impl PathTcpRun {
         })
     }
 
-    /// Returns the planned values of a row for the live view.
-    fn current_row<'a>(&self, index: usize, step: TcpRowPlan, name: &'a str) -> CurrentRowPlan<'a> {
-        let time = self.options.warm_up() + self.options.time();
-        CurrentRowPlan {
+    /// Returns the plan of a row for the observer; `count` is the number of rows.
+    fn part_plan(&self, (index, count): (usize, usize), step: TcpRowPlan) -> PartPlan {
+        PartPlan {
             index,
-            name,
-            rate: None,
-            duration_s: Some(time.as_secs_f64()),
+            count: Some(count),
+            name: step.name(),
+            duration_s: Some((self.options.warm_up() + self.options.time()).as_secs_f64()),
             is_transfer: matches!(step, TcpRowPlan::Bandwidth(..)),
+            ..PartPlan::default()
         }
     }
 

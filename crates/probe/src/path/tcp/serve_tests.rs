@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use horolog_record::{FindingCode, PathTcpResult, TcpSettings};
+use horolog_record::{
+    FindingCode, LivePartSummary, PathTcpResult, RunObserver, Snapshot, TcpSettings,
+};
 
-use super::super::super::live_sampler::RecordingObserver;
 use super::super::protocol::{ConnectionFlags, ConnectionJob, HELLO_LEN, TcpHello};
 use super::super::{PathTcpOptions, PathTcpRun, TcpDirections, TcpNearEndSession, TcpPathError};
 use super::*;
@@ -37,7 +38,7 @@ fn options(address: SocketAddr) -> PathTcpOptions {
 }
 
 fn run(options: PathTcpOptions) -> PathTcpResult {
-    PathTcpRun::open(options).unwrap().run(&|_| (), &|| false, None).unwrap()
+    PathTcpRun::open(options).unwrap().run(&|| false, &mut ()).unwrap()
 }
 
 fn hello() -> TcpHello {
@@ -212,26 +213,49 @@ fn a_foreign_hello_is_refused_and_an_idle_connection_delays_no_stop() {
     drop(idle);
 }
 
+/// Observer that stores all it receives.
+#[derive(Default)]
+struct RecordingObserver {
+    snapshots: Vec<Snapshot>,
+    ended: Vec<LivePartSummary>,
+}
+
+impl RunObserver for RecordingObserver {
+    fn wants_snapshots(&self) -> bool {
+        true
+    }
+
+    fn snapshot(&mut self, snapshot: Snapshot) {
+        self.snapshots.push(snapshot);
+    }
+
+    fn part_ended(&mut self, _: usize, row: &LivePartSummary) {
+        self.ended.push(row.clone());
+    }
+}
+
 #[test]
 fn an_observer_receives_growing_rows_that_agree_with_the_result() {
     let far = far_end(TcpFarEndLimits::default());
     let mut long = options(far.address());
     (long.latency_sizes, long.settings.time_ns) = (vec![1], 1_200_000_000);
-    let observer = RecordingObserver::default();
-    let result = PathTcpRun::open(long).unwrap().run(&|_| (), &|| false, Some(&observer)).unwrap();
-    let (snapshots, ended) = observer.0.into_inner().unwrap();
+    let mut observer = RecordingObserver::default();
+    let result = PathTcpRun::open(long).unwrap().run(&|| false, &mut observer).unwrap();
+    let RecordingObserver { snapshots, ended } = observer;
     let names: Vec<_> = ended.iter().map(|row| &*row.name).collect();
+    assert_eq!(snapshots[0].part.count, Some(3));
     assert_eq!(names, ["latency 1 B", "out 700 B", "back 700 B"]);
     for (index, row) in ended.iter().enumerate() {
+        assert_eq!(row.index, index);
         let of_row = snapshots.iter().filter(|snapshot| snapshot.part.index == index);
-        let of_row: Vec<_> = of_row.map(|snapshot| snapshot.part.counts).collect();
+        let of_row: Vec<_> = of_row.map(|snapshot| snapshot.values.part_counts).collect();
         let counted = of_row.iter().map(|counts| counts.received + counts.bytes);
         let counted: Vec<_> = counted.collect();
         let before = counted.len().checked_sub(2).map(|at| counted[at]);
         assert!(before > Some(0), "nothing was seen while it went on: {counted:?} {row:?}");
     }
     assert_eq!(ended[0].received, result.latency[0].round_trips);
-    assert!(snapshots[0].latency_ns.is_some() && snapshots[0].byte_rate.is_none());
+    assert!(snapshots[0].values.latency_ns.is_some() && snapshots[0].values.byte_rate.is_none());
     for (row, bandwidth) in ended[1..].iter().zip(&result.bandwidth) {
         assert_eq!(row.byte_rate, Some(bandwidth.rate));
         assert_eq!(row.retransmitted, bandwidth.tcp.map(|tcp| tcp.retransmitted));
@@ -249,7 +273,7 @@ fn a_far_end_that_goes_away_in_the_middle_is_named() {
         drop(far);
     });
     let begun = Instant::now();
-    let result = path.run(&|_| (), &|| false, None).unwrap();
+    let result = path.run(&|| false, &mut ()).unwrap();
     ends.join().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.findings.iter().any(|finding| finding.code == FindingCode::FarEndUnreachable));
@@ -263,7 +287,7 @@ fn a_run_that_is_ended_keeps_what_it_has() {
     long.settings.time_ns = 20_000_000_000;
     let begun = Instant::now();
     let is_over = || begun.elapsed() > Duration::from_millis(100);
-    let result = PathTcpRun::open(long).unwrap().run(&|_| (), &is_over, None).unwrap();
+    let result = PathTcpRun::open(long).unwrap().run(&is_over, &mut ()).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.latency[0].round_trips > 0, "{result:?}");
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use horolog_io::target::{is_public, require_unicast};
 use horolog_record::{
-    Host, PATH_UDP_SCHEMA, PathLoad, PathMeasurementCost, PathProtocol, PathSendMode, PathTarget,
-    PathUdpResult, PathUdpRow, ProgressPublisher, ProgressSlots, TimestampSource, UdpRowEndReason,
-    rfc3339_now,
+    Host, LiveSampler, PATH_UDP_SCHEMA, PartPlan, PathLoad, PathMeasurementCost, PathProtocol,
+    PathSendMode, PathTarget, PathUdpResult, PathUdpRow, ProgressPublisher, ProgressSlots,
+    RunObserver, TimestampSource, UdpRowEndReason, rfc3339_now,
 };
 use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::clock::{ClockMonotonic, ClockOffset, realtime_minus_monotonic, sleep_until};
 use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::super::live_sampler::{CurrentRowPlan, PathLiveSampler, PathRowObserver};
+use super::super::report_row;
 use super::codec::ProbeCodec;
 use super::cost;
 use super::error::UdpPathError;
@@ -72,26 +72,19 @@ impl PathUdpRun {
         Ok(Self { options, to, far_end: found, cost: cost::measure_cost() })
     }
 
-    /// Returns the number of rows.
-    #[must_use]
-    pub fn row_count(&self) -> usize {
-        self.options.rows.len()
-    }
-
-    /// Measures row by row and returns the record. Calls `progress` at the start of each row; ends
-    /// early when a row does or `is_over` returns true. The observer receives snapshots meanwhile.
+    /// Measures row by row and returns the record; ends early when a row does or `is_over` returns
+    /// true.
     ///
     /// # Errors
     ///
     /// If a flow or the load cannot be opened, unless because the far end no longer answers.
     pub fn run(
         self,
-        progress: &dyn Fn(usize, &UdpRowPlan),
         is_over: &(dyn Fn() -> bool + Sync),
-        observer: Option<&dyn PathRowObserver>,
+        observer: &mut (dyn RunObserver + Send),
     ) -> Result<PathUdpResult, UdpPathError> {
         let started = rfc3339_now();
-        let mut sampler = PathLiveSampler::new();
+        let mut sampler = LiveSampler::new(observer);
         let mut rows: Vec<PathUdpRow> = Vec::new();
         let mut context = UdpRunContext::default();
         for (index, plan) in self.options.rows.iter().enumerate() {
@@ -99,20 +92,11 @@ impl PathUdpRun {
                 context.interrupted = true;
                 break;
             }
-            progress(index, plan);
+            let part = self.part_plan(index, plan);
+            sampler.observer.part_started(&part);
             let clock = realtime_minus_monotonic();
-            let name = row::row_name(plan);
-            let current_row = self.current_row(index, &name);
-            let sampling = observer.map(|observer| (observer, &sampler, current_row));
-            let row = self.run_row(plan, clock, is_over, sampling)?;
-            if let Some(observer) = observer {
-                sampler.report_row(
-                    observer,
-                    current_row,
-                    row::row_counts(&row),
-                    row::row_summary(&row),
-                );
-            }
+            let row = self.run_row(plan, clock, is_over, (&mut sampler, &part))?;
+            report_row(&mut sampler, &part, (row::row_counts(&row), row::row_summary(&row)));
             if !clock.agrees(realtime_minus_monotonic()) {
                 context.stepped.push(index);
             }
@@ -184,7 +168,7 @@ impl PathUdpRun {
         plan: &UdpRowPlan,
         clock: ClockOffset,
         is_over: &(dyn Fn() -> bool + Sync),
-        sampling: Option<(&dyn PathRowObserver, &PathLiveSampler, CurrentRowPlan<'_>)>,
+        (sampler, part): (&mut LiveSampler<'_>, &PartPlan),
     ) -> Result<PathUdpRow, UdpPathError> {
         let options = &self.options;
         let flows = (0..options.flows).map(|_| UdpFlow::open(options, self.to, plan.length));
@@ -223,19 +207,17 @@ impl PathUdpRun {
             _ => 0,
         };
         let is_done = AtomicBool::new(false);
-        let slots = sampling.map(|_| ProgressSlots::new(flows.len()));
-        let all = thread::scope(|scope| {
-            let (shared, is_done, slots) = (&shared, &is_done, slots.as_ref());
-            if let (Some((observer, sampler, under)), Some(slots)) = (sampling, slots) {
-                scope.spawn(move || sampler.sample_until(observer, under, slots, is_done));
-            }
-            let loading =
-                load.map(|load| scope.spawn(move || load.send_load(shared, session, is_done)));
-            let all = self.run_flows(flows, shared, clock.offset, slots);
-            is_done.store(true, Ordering::Release);
-            // A thread that panicked has already published its counts.
-            loading.map(thread::ScopedJoinHandle::join);
-            all
+        let all = sampler.sample_during(part, flows.len(), |slots| {
+            thread::scope(|scope| {
+                let (shared, is_done) = (&shared, &is_done);
+                let loading =
+                    load.map(|load| scope.spawn(move || load.send_load(shared, session, is_done)));
+                let all = self.run_flows(flows, shared, clock.offset, slots);
+                is_done.store(true, Ordering::Release);
+                // A thread that panicked has already published its counts.
+                loading.map(thread::ScopedJoinHandle::join);
+                all
+            })
         });
         // The last load datagrams have been sent before the counts are requested.
         let all: Vec<_> = all
@@ -245,17 +227,18 @@ impl PathUdpRun {
         Ok(row::row_record(plan, self.row_outcome(plan, &shared, &all)))
     }
 
-    /// Returns the planned values of a row for the live view.
-    fn current_row<'a>(&self, index: usize, name: &'a str) -> CurrentRowPlan<'a> {
+    /// Returns the plan of a row for the observer.
+    fn part_plan(&self, index: usize, plan: &UdpRowPlan) -> PartPlan {
         let options = &self.options;
         let by_count = options.count.zip(options.rate).map(|(count, rate)| count as f64 / rate);
         let by_time = options.count.is_none().then_some(options.time.as_secs_f64());
-        CurrentRowPlan {
+        PartPlan {
             index,
-            name,
-            rate: options.rate,
+            count: Some(options.rows.len()),
+            name: row::row_name(plan),
+            intended_rate: options.rate,
             duration_s: by_time.or(by_count),
-            is_transfer: false,
+            ..PartPlan::default()
         }
     }
 

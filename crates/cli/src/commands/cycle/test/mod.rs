@@ -3,7 +3,6 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod live;
 mod node;
 
 use std::path::PathBuf;
@@ -11,20 +10,18 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::application::{
-    self, ApplicationSearchOptions, ApplicationTestError, ApplicationTestObserver,
-    ApplicationTestOptions, ApplicationTestPlan, ApplicationTestSnapshot, FILE_MAX, NODES_MAX,
-    SAMPLE_TEST_FILE,
+    self, ApplicationSearchOptions, ApplicationTestError, ApplicationTestOptions,
+    ApplicationTestPlan, FILE_MAX, NODES_MAX, SAMPLE_TEST_FILE,
 };
-use horolog_record::{CycleTestResult, LimitUnit};
+use horolog_record::{CycleTestResult, LimitUnit, LiveRun};
 use horolog_report::Metric;
-use live::CycleTestLiveView;
 
 use super::predict::input;
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
 use crate::limit::MetricLimit;
-use crate::live::require_stderr_terminal;
-use crate::output::{self, ProgressLine};
+use crate::live::{RunDisplay, require_terminal};
+use crate::output;
 use crate::values;
 
 pub(super) use node::{ApplicationNodeArgs, run as run_node};
@@ -130,7 +127,7 @@ pub(super) fn run(args: &CycleTestArgs) -> Result<(), CommandFailure> {
         return output::print_line(SAMPLE_TEST_FILE.trim_end());
     }
     if args.live {
-        require_stderr_terminal()?;
+        require_terminal()?;
     }
     let plan = read_test_plan(args)?;
     let mut measured = Vec::new();
@@ -152,9 +149,11 @@ pub(super) fn run(args: &CycleTestArgs) -> Result<(), CommandFailure> {
         measured,
         command: output::command_line(),
     };
-    let mut reporter = CycleTestObserver::new(args.live)?;
-    let outcome = application::test(&options, &mut reporter);
-    reporter.finish();
+    let run = LiveRun::new("cycle test", String::new(), "");
+    let initial_state = "nodes are starting".to_owned();
+    let mut display = RunDisplay::start(LiveRun { initial_state, ..run }, args.live)?;
+    let outcome = application::test(&options, &mut display);
+    display.finish();
     let mut result = outcome?;
     let limits = [args.fail_if.clone(), args.load_min.map(load_limit).into_iter().collect()];
     files.finish(&mut result, &limits.concat())
@@ -194,48 +193,6 @@ impl From<ApplicationTestError> for CommandFailure {
             }
             error => Self::environment(error),
         }
-    }
-}
-
-/// Observer that shows the progress of a test.
-enum CycleTestObserver {
-    /// Progress line on standard error.
-    ProgressLine(ProgressLine),
-    /// Live view, which occupies the terminal.
-    LiveView(CycleTestLiveView),
-}
-
-impl CycleTestObserver {
-    pub(super) fn new(live: bool) -> Result<Self, CommandFailure> {
-        if live {
-            CycleTestLiveView::start().map(Self::LiveView)
-        } else {
-            Ok(Self::ProgressLine(ProgressLine::new()))
-        }
-    }
-
-    /// Removes the progress line or the view, and restores the terminal.
-    pub(super) fn finish(self) {
-        if let Self::ProgressLine(progress) = self {
-            progress.finish();
-        }
-    }
-}
-
-impl ApplicationTestObserver for CycleTestObserver {
-    fn snapshot(&mut self, snapshot: &ApplicationTestSnapshot<'_>) {
-        match self {
-            Self::ProgressLine(progress) => {
-                let (elapsed, total) =
-                    (snapshot.elapsed.as_secs_f64(), snapshot.total.as_secs_f64());
-                progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", snapshot.label));
-            }
-            Self::LiveView(live) => live.snapshot(snapshot),
-        }
-    }
-
-    fn is_stop_requested(&self) -> bool {
-        output::check_stop_request().is_break()
     }
 }
 

@@ -168,6 +168,7 @@ fn a_rate_that_could_not_be_sent_is_known_from_chance() {
         spacing,
         late_allowed: false,
         gave_up: false,
+        is_stopped: false,
     };
     let constant = rows(RequestSpacing::Constant);
     assert!(!constant.is_behind(&trial(19_900, 9_950.0)));
