@@ -43,10 +43,10 @@ use failure::CommandFailure;
 /// Serve time, load-test time servers, and measure clocks, hosts and paths.
 ///
 /// Exit status: 0 success; 1 negative outcome: no reply, a failed limit, an error-level finding, a
-/// worse comparison, a missed deadline or a lost part of a campaign; 2 usage error; 3 missing
-/// prerequisite on this host, or far end unreachable (no route, TCP connection refused); 4 a
-/// campaign agent with the same name was started later; 130 terminated by a second Ctrl-C. The
-/// commands after, at and lab exec end with the status of the program that they run.
+/// comparison with a worse metric, a missed deadline or a lost part of a campaign; 2 usage error; 3
+/// missing prerequisite on this host, or far end unreachable (no route, TCP connection refused); 4
+/// this campaign agent ended, because another with its name was started; 130 terminated by a second
+/// Ctrl-C. The commands after, at and lab exec end with the status of the program that they run.
 #[derive(Parser, Debug)]
 #[command(name = "horolog", version, propagate_version = true, max_term_width = 100)]
 struct Cli {

@@ -39,7 +39,8 @@ enum StoreLocation {
 /// Store of results.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
-    /// File of the result store [default: horolog/runs.sqlite in the user's data directory].
+    /// File of the result store [default: $HOROLOG_STORE, otherwise horolog/runs.sqlite in
+    /// $XDG_DATA_HOME or ~/.local/share].
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }

@@ -34,10 +34,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// trial.
 ///
 /// The counters are those of interfaces, per-CPU backlog queues (softnet_stat), UDP and its
-/// sockets, chronyd and horolog serve, for any time server on this host. With the token they are
-/// served at /counters as JSON and at /counters.txt as text. Access is read-only. Root is required
-/// only for the counters of chronyd. Neither page nor token is encrypted: listen on a private
-/// address, or on 127.0.0.1 behind a tunnel.
+/// sockets, chronyd and horolog serve, for any time server on this host. Clients that present the
+/// token (Authorization: Bearer TOKEN) read them at /counters as JSON and at /counters.txt as text.
+/// Access is read-only. Root is required only for the counters of chronyd. Neither the counters nor
+/// the token are encrypted: listen on a private address, or on 127.0.0.1 behind a tunnel.
 #[derive(Args, Debug)]
 pub(crate) struct CountersArgs {
     /// Address and port on which to serve the counters; required unless --once is given.

@@ -30,10 +30,10 @@ const LOOPBACK_PORT: u16 = 12_300;
 /// Demonstrate a time server and its capacity on this host.
 ///
 /// Creates two lab hosts (network namespaces joined by a virtual link), starts one server after
-/// another in one of them (threads that share one socket; from one thread to one for each core,
-/// each with its own socket; XDP), and searches from the other for the highest rate that each
-/// answers without loss. Without the privilege to create lab hosts, the demo uses sockets on
-/// loopback and reports what it did not run.
+/// another in one of them, and searches from the other for the highest rate that each answers
+/// without loss. The servers are: threads that share one socket; threads with a socket each, 1, 2,
+/// 4 and so on up to the number of cores; XDP. Without the privilege to create lab hosts, the demo
+/// uses sockets on loopback and reports what it did not run.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
     /// Approximate duration of the load on each server.

@@ -62,9 +62,9 @@ enum LoadCommand {
 /// Send NTP client requests at rising rates, or search for the highest rate that the server answers
 /// without loss.
 ///
-/// Latency counts from the intended send time. The engines xdp and packet simulate clients: the
-/// server needs a route to the clients' network through this host. No firewall rule on this host is
-/// needed for the replies.
+/// Latency is measured from the intended send time. The engines xdp and packet simulate clients:
+/// the server needs a route to the clients' network through this host. No firewall rule on this
+/// host is needed for the replies.
 #[derive(Args, Debug)]
 pub(crate) struct LoadNtpArgs {
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub(crate) struct LoadCommonArgs {
     #[arg(short, long, value_name = "MAC", value_parser = parse_mac)]
     mac: Option<MacAddress>,
     /// Requests per second: one rate, or the lowest and highest of a ramp or search, such as 1k-4M
-    /// [default: 1k-1M; up to 20M in a search].
+    /// [default: 1k-1M; 1k-20M in a search].
     #[arg(short, long, value_name = "RATE[-RATE]", value_parser = values::rates)]
     rate: Option<(f64, f64)>,
     /// Rate multiplier of a ramp.
@@ -117,15 +117,15 @@ pub(crate) struct LoadCommonArgs {
         conflicts_with = "search"
     )]
     multiplier: f64,
-    /// Duration of each rate of a ramp; in a search, of its full-length trials [default: 2s; 1s in
-    /// a search].
+    /// Duration of each rate of a ramp; in a search, of the trials that determine the result (the
+    /// first ones are shorter) [default: 2s; 1s in a search].
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::positive_duration)]
     time: Option<Duration>,
     /// Send at exponentially distributed intervals (Poisson arrivals), as independent clients do.
     #[arg(short, long)]
     exponential: bool,
     /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; in the udp
-    /// engine 16, for PTP 1].
+    /// engine 16, or 1 for PTP].
     #[arg(short, long, value_name = "N", value_parser = values::count)]
     clients: Option<u32>,
     /// Send from all addresses of the clients' network in pseudo-random order, as a flood with
@@ -139,7 +139,8 @@ pub(crate) struct LoadCommonArgs {
     /// ordinary sockets; auto: the first of these that works.
     #[arg(long, value_enum, default_value_t = LoadEngineArg::Auto)]
     engine: LoadEngineArg,
-    /// Sending threads [default: one for each core].
+    /// Sending threads [default: one for each core; for a target on this host, for every second
+    /// one].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
@@ -171,7 +172,7 @@ pub(crate) struct LoadCommonArgs {
     /// Use only IPv6 addresses of a name.
     #[arg(short = '6')]
     ipv6: bool,
-    /// Confirm that a target with a public address is yours.
+    /// Confirm that a target with a public address is yours; without this it is refused.
     #[arg(long)]
     i_own_this_target: bool,
     #[command(flatten)]

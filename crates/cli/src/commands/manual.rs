@@ -22,8 +22,8 @@ pub(crate) const EXIT_STATUSES: [(&str, &str); 6] = [
     ("0", "Success."),
     (
         "1",
-        "Negative outcome: no reply, a failed limit, an error-level finding, a worse comparison, a \
-         missed deadline or a lost part of a campaign.",
+        "Negative outcome: no reply, a failed limit, an error-level finding, a comparison with a \
+         worse metric, a missed deadline or a lost part of a campaign.",
     ),
     ("2", "Usage error."),
     (
@@ -31,7 +31,7 @@ pub(crate) const EXIT_STATUSES: [(&str, &str); 6] = [
         "Missing prerequisite on this host, or far end unreachable (no route, TCP connection \
          refused).",
     ),
-    ("4", "A campaign agent with the same name was started later and took over."),
+    ("4", "This campaign agent ended, because another with its name was started."),
     ("130", "Terminated by a second Ctrl\\-C, without a result."),
 ];
 const PASSED_ON: &str =

@@ -55,8 +55,8 @@ pub(crate) struct QueryArgs {
     /// Exchanges with each server, up to 1000000, including lost ones.
     #[arg(short = 'n', long, value_name = "N", default_value_t = COUNT)]
     count: u64,
-    /// Interval between exchanges [default: 200ms; public addresses: 1s for up to 8 exchanges,
-    /// otherwise 16s, and shorter intervals are refused].
+    /// Interval between exchanges [default: 200ms; for public addresses without
+    /// --i-own-this-target, 1s for up to 8 exchanges and 16s for more, which are also the minimum].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     interval: Option<Duration>,
     /// Timeout of a reply, 1ms to 60s. An exchange without a reply by then is lost; a later reply

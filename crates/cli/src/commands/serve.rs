@@ -34,17 +34,17 @@ use crate::values;
 
 /// Serve time by NTP, NTS and PTP.
 ///
-/// Serves the clock of this host, disciplined by another daemon or by this server to a GNSS
-/// receiver (--gnss), or the time of other sources (--source). Until a source confirms that the
-/// time is correct, replies are marked as unsynchronised (leap 3, stratum 0), unless --local is
-/// given.
+/// Serves the clock of this host, which is disciplined by another daemon, or by this server to a
+/// GNSS receiver (--gnss); or else the time of other sources (--source). Until a source confirms
+/// that the time is correct, replies are marked as unsynchronised (leap 3, stratum 0), unless
+/// --local is given.
 ///
 /// SIGTERM and SIGINT end the server within a second; SIGUSR1 prints its counters; SIGHUP rereads
 /// the configuration file and the files that the options name, except the web token.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen on. Repeatable [default: 0.0.0.0:123 [::]:123, if the kernel has
-    /// both versions of IP].
+    /// Address and port to listen on. Repeatable [default: 0.0.0.0:123 and [::]:123, each if the
+    /// kernel has its version of IP; none with --smear-listen].
     #[arg(short, long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Vec<SocketAddr>,
     /// Interface on which XDP answers. Repeatable [default: all with a listening address].
@@ -54,8 +54,8 @@ pub(crate) struct ServeArgs {
     /// sockets; auto: the best available one.
     #[arg(long, value_enum, default_value_t = ServeEngineArg::Auto)]
     engine: ServeEngineArg,
-    /// Attach XDP in generic mode (SKB mode), after the driver: it works on every interface but is
-    /// much slower.
+    /// Attach XDP in generic mode (SKB mode), in the kernel's network stack instead of the driver:
+    /// it works on every interface but is much slower.
     #[arg(long)]
     xdp_generic: bool,
     /// Method by which XDP sends replies. transmit: XDP_TX, the fastest, but on a virtual link
@@ -63,8 +63,8 @@ pub(crate) struct ServeArgs {
     /// on virtual links, otherwise transmit.
     #[arg(long, value_enum, default_value_t = XdpTransmitMethodArg::Auto)]
     xdp_reply: XdpTransmitMethodArg,
-    /// Threads of the socket engine for each address [default: one for each core; with --gnss one
-    /// less].
+    /// Threads of the socket engine for each listening address [default: one for each core; with
+    /// --gnss one less].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Distribution of work over the threads. per-thread: a socket for each, with batched system
@@ -76,14 +76,15 @@ pub(crate) struct ServeArgs {
     /// addresses: faster if the NIC spreads packets over the cores.
     #[arg(long)]
     steer_by_cpu: bool,
-    /// Serve the system clock as correct, whether or not it is synchronised.
+    /// Serve the system clock as correct, whether or not it is synchronised; not with --source or
+    /// --gnss.
     #[arg(long)]
     local: bool,
     /// Stratum to claim while synchronised, 1 to 15 [default: the source's; 10 with --local].
     #[arg(long, value_name = "N")]
     stratum: Option<u8>,
     /// Reference identifier: up to four characters or an IPv4 address [default: the source's; with
-    /// --local LOCL at stratum 1, otherwise 127.127.1.1].
+    /// --local 127.127.1.1, or LOCL at stratum 1].
     #[arg(long, value_name = "ID", value_parser = values::reference_id)]
     refid: Option<[u8; 4]>,
     /// Leap indicator while synchronised: none, insert, delete or unsynchronised [default: the
@@ -97,7 +98,8 @@ pub(crate) struct ServeArgs {
     /// Root dispersion (relative to the reference clock) [default: the source's; 0 with --local].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     root_dispersion: Option<Span>,
-    /// Stop answering when the clock state has not been updated for this time, 200ms to 2s.
+    /// Stop answering when the clock state, from which replies are computed, has not been updated
+    /// for this time, 200ms to 2s.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     clock_expiry: Duration,
     /// Offset the served time by this many nanoseconds; for tests.
@@ -106,8 +108,8 @@ pub(crate) struct ServeArgs {
     /// Make the served time drift by this many parts per billion; for tests.
     #[arg(long, value_name = "PPB", default_value_t = 0, allow_negative_numbers = true)]
     test_drift: i64,
-    /// Socket for 'horolog status' [default: /run/horolog/PID.sock for root, with --user
-    /// /run/horolog/user-NAME/PID.sock, otherwise $XDG_RUNTIME_DIR/horolog/PID.sock].
+    /// Socket for 'horolog status' [default: for root /run/horolog/PID.sock, or with --user
+    /// /run/horolog/user-NAME/PID.sock; for other users $XDG_RUNTIME_DIR/horolog/PID.sock].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
     #[command(flatten)]

@@ -29,7 +29,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// Once in each interval every clock is read between two readings of the system clock
 /// (CLOCK_REALTIME); the middle of the two gives the offset (positive if the system clock is ahead,
 /// unlike in 'horolog query'), and half the time between them its error bound. Offsets from raw and
-/// monotonic are relative to the first reading. Offsets are described by mean, standard deviation
+/// monotonic are relative to the first reading; that of a pulse is the fraction of the second at
+/// which it came, without an error bound. Offsets are described by mean, standard deviation
 /// and extremes, by the frequency offset (slope of the least-squares line through them) and by the
 /// overlapping Allan deviation at averaging times of 1, 2, 4, ... intervals. No clock is changed.
 /// To compare clocks of other hosts, use 'horolog query'.

@@ -36,7 +36,8 @@ pub(crate) struct ClockLogArgs {
     file: PathBuf,
     #[command(flatten)]
     clocks: ClockReadingArgs,
-    /// Log the running server's discipline of the clock by a GNSS receiver, and its sources.
+    /// Log, instead of comparisons with CLOCK, the running server's discipline of the clock by a
+    /// GNSS receiver, and its sources. Implied by --status-socket.
     #[arg(long, conflicts_with = "clocks")]
     server: bool,
     /// Status socket of the server [default: that of the only running server].

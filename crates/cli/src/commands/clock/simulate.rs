@@ -25,8 +25,8 @@ const DURATION_MAX_S: u64 = 60 * 86_400;
 /// Maximum of `--pulses-per-second`, above the pulse rate of any receiver.
 const PULSES_MAX: i64 = 50;
 
-/// Simulate weeks of a clock that is disciplined by a receiver's PPS pulses and NMEA sentences,
-/// within seconds.
+/// Simulate a clock that is disciplined by a receiver's PPS pulses and NMEA sentences: a day, or
+/// with --duration up to 60 days, within seconds.
 ///
 /// The simulation includes an oscillator with its noises (white, flicker and random-walk FM after
 /// IEEE 1139, ageing, temperature), a receiver's pulses and sentences with their errors, and

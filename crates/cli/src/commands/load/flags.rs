@@ -191,8 +191,10 @@ pub(crate) struct PerClientMeasurementArgs {
     #[arg(long, conflicts_with_all = ["random_sources", "profile", "overload"])]
     fairness: bool,
     /// Run N low-rate clients with their own addresses beside the load, and report the share of
-    /// them and of their requests that rate limiting affects. They send the same requests as the
-    /// load, in NTP's basic mode or PTP over UDP; not in 'load mix'.
+    /// them and of their requests that rate limiting affects. Requires the engine xdp or packet.
+    ///
+    /// They send the same requests as the load, but in NTP's basic mode and without NTS. Not in
+    /// 'load mix', and not with PTP over Ethernet, --soak, --profile or --overload.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           conflicts_with_all = ["soak", "profile", "overload"])]
     compliant_clients: Option<u32>,
@@ -239,8 +241,8 @@ pub(crate) struct TrailerArgs {
     /// File of symmetric keys in the format of chronyd and ntpd: IDENTIFIER TYPE KEY on each line.
     #[arg(long, value_name = "FILE", requires = "key")]
     keys: Option<PathBuf>,
-    /// Append an extension field (RFC 7822) to the header: its type, and its body in hexadecimal
-    /// digits, padded to a valid length. Repeatable.
+    /// Append an extension field (RFC 7822) to the header (in 'load mix', of ntp-mac requests): its
+    /// type, and its body in hexadecimal digits, padded to a valid length. Repeatable.
     #[arg(long, value_name = "TYPE[:BODY]")]
     extension: Vec<ExtensionField>,
 }

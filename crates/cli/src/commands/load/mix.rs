@@ -22,7 +22,7 @@ use crate::failure::CommandFailure;
 /// has the engine's default. Each kind has a part of the clients' network, and at least one sending
 /// thread, except with the xdp engine, where each thread sends all kinds.
 /// --loss-ratio applies to all kinds together. A port in TARGET is the NTP port; PTP requests use
-/// 319 and 320. --pcap and --compliant-clients do not support a mix.
+/// 319 and 320. --pcap and --compliant-clients are refused.
 #[derive(Args, Debug)]
 pub(crate) struct LoadMixArgs {
     #[command(flatten)]

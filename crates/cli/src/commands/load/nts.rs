@@ -19,7 +19,10 @@ use crate::secret::SecretText;
 #[derive(Args, Debug, Default)]
 pub(crate) struct RequestNtsArgs {
     /// Authenticate requests by NTS and verify the replies; sessions are established before the
-    /// first request.
+    /// first request. Not with the xdp engine.
+    ///
+    /// In 'load ntp' it excludes interleaved mode, --key, --extension and other NTP versions than
+    /// 4.
     #[arg(long, requires = "ca")]
     nts: bool,
     /// NTS-KE server: HOST or HOST:PORT [default: the target, port 4460].
@@ -44,8 +47,8 @@ pub(crate) struct RequestNtsArgs {
     /// AEAD algorithm to negotiate [default: AES-SIV-CMAC-256, or one that the server supports].
     #[arg(long, value_enum, value_name = "NAME", requires = "nts")]
     nts_algorithm: Option<AeadAlgorithmArg>,
-    /// Authenticate requests by this AEAD_AES_SIV_CMAC_256 session instead: the client's key (C2S)
-    /// and a cookie, and the server's key (S2C) to verify replies, in hexadecimal digits.
+    /// Authenticate requests by this AEAD_AES_SIV_CMAC_256 session instead of --nts: the client's
+    /// key (C2S) and a cookie, and the server's key (S2C) to verify replies, in hexadecimal digits.
     ///
     /// Without S2C replies are not authenticated: only their header, extension fields, unique
     /// identifier and length are checked.

@@ -56,7 +56,8 @@ pub(crate) struct LoadNtsKeArgs {
     /// [default: 32; 512 in a search].
     #[arg(short, long, value_name = "N")]
     connections: Option<usize>,
-    /// Duration of the run; in a search, of its full-length trials [default: 5s; 2s in a search].
+    /// Duration of the run; in a search, of the trials that determine the result (the first ones
+    /// are shorter) [default: 5s; 2s in a search].
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     time: Option<Duration>,
     /// Timeout of one NTS-KE exchange [default: 5s; 100ms in a search].
@@ -83,7 +84,7 @@ pub(crate) struct LoadNtsKeArgs {
     /// (result of a search), p50, p90, p99, p99.9, p99.99, max (duration of an exchange).
     #[arg(long, value_name = "LIMIT", value_parser = LoadMetricLimit::parse_for_nts_ke)]
     fail_if: Vec<LoadMetricLimit>,
-    /// Confirm that a target with a public address is yours.
+    /// Confirm that a target with a public address is yours; without this it is refused.
     #[arg(long)]
     i_own_this_target: bool,
     #[command(flatten)]

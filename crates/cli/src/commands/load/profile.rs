@@ -26,8 +26,10 @@ pub(crate) struct LoadProfileArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["search", "time", "rate", "overload"])]
     profile: Option<PathBuf>,
     /// Send R/2, then FACTOR times R, then R/2 again, where R is the rate of -r or the one that a
-    /// search found, and report the recovery time; -t is the duration of each of the first two
-    /// phases; the third lasts twice as long [default factor: 3].
+    /// search found, and report the recovery time [default factor: 3].
+    ///
+    /// Each of the first two phases lasts for the time of -t, or with --search for 2s; the third
+    /// lasts twice as long.
     #[arg(long, value_name = "FACTOR", num_args = 0..=1, default_missing_value = "3",
           value_parser = parse_factor)]
     overload: Option<f64>,

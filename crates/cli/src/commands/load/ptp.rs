@@ -72,8 +72,8 @@ struct LoadPtpNsmArgs {
 
 /// Request unicast messages (negotiation): each request is granted or denied.
 ///
-/// Each request has a new sourcePortIdentity, by which its reply is matched; so the master sees as
-/// many clients as requests within --grant-duration, and sends the granted messages to all of them.
+/// Each request has a new sourcePortIdentity, by which its reply is matched. To the master each
+/// request is therefore a new client, to which it sends the granted messages for --grant-duration.
 /// Granted messages are counted separately, not as replies.
 #[derive(Args, Debug)]
 #[command(mut_arg("target", |target| target.help(TARGET_HELP)))]

@@ -34,9 +34,11 @@ const JUNIT_HELP: &str = "Write JUnit XML to FILE: a test case for each compared
 #[derive(Args, Debug)]
 #[command(mut_arg("junit", |junit| junit.help(JUNIT_HELP)))]
 pub(super) struct RunsCompareArgs {
-    /// Run to compare with, then the run to judge; with --baseline only the latter [default: last].
-    /// Each is a number, a key, a name, 'last' or 'last~1'; or a result file, if it contains '/' or
-    /// ends with '.json'. Separate several runs of one configuration by commas.
+    /// Run to compare with, then the run to judge; with --baseline only the latter, 'last' if it is
+    /// omitted. Each is a number, a key, a name, 'last' or 'last~1'; or a result file, if it
+    /// contains '/' or ends with '.json'.
+    ///
+    /// Separate several runs of one configuration by commas.
     #[arg(value_name = "RUN", num_args = 0..=2)]
     runs: Vec<String>,
     /// Run to compare with, or several separated by commas.

@@ -16,10 +16,10 @@ use crate::result_store::StoreArgs;
 
 /// List, show, compare, name, export, import and delete stored results.
 ///
-/// Every measurement is stored in one file of this user. RUN is a run's number; its key, which is
-/// unique across hosts and survives export and import, or the beginning of its key; its name;
-/// 'last', or 'last~1' for the one before the last. 'runs list' shows numbers and names, and with
-/// --json keys.
+/// Every measurement is stored as a run, in one file for each user (--store). RUN is one of: the
+/// run's number; its name; its key, or the beginning of it (a key is unique across hosts and
+/// survives export and import); 'last'; 'last~1' for the one before the last, and so on. 'runs
+/// list' shows numbers and names, and with --json keys.
 #[derive(Args, Debug)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]

@@ -37,7 +37,7 @@ pub(super) struct RunsExportArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum ExportFormat {
-    /// A line for each value of each run: its path and its value
+    /// A line for each value of each run, with its JSON path in the result
     Csv,
     /// Typed columns for readers of Apache Parquet
     Parquet,

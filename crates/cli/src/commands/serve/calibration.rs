@@ -34,13 +34,14 @@ pub(crate) struct ServeGnssArgs {
     #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with = "local")]
     gnss: Option<String>,
     /// PPS pulse of the receiver, which marks the seconds: /dev/ppsN, gpio:/dev/gpiochipN,line=N or
-    /// extts:/dev/ptpN,channel=N,pin=N [default: none; the time is then known to a second].
+    /// extts:/dev/ptpN,channel=N,pin=N [default: none; the time is then known only to within 1 s].
     #[arg(long, value_name = "DEVICE", requires = "gnss")]
     pps: Option<String>,
     /// Do not steer the system clock; correct the served time by the clock's estimated error.
     #[arg(long, requires = "gnss")]
     no_clock_control: bool,
-    /// Holdover time after the last pulse, after which all replies are marked as unsynchronised.
+    /// Longest holdover: time from the last PPS pulse until all replies are marked as
+    /// unsynchronised; less if the clock's uncertainty reaches 10 ms sooner.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1h")]
     holdover_limit: Duration,
     /// Offset above which the clock is stepped even while it is served [default: step only at
@@ -60,10 +61,12 @@ pub(crate) struct ServeGnssArgs {
     #[arg(long, value_name = "NS", value_parser = pulse_delay, requires = "pps",
           allow_negative_numbers = true)]
     pulse_delay: Option<Span>,
-    /// Edge of the pulse that marks the second [default: assert].
+    /// Edge of the pulse that marks the second: assert (active or rising) or clear (inactive or
+    /// falling) [default: assert].
     #[arg(long, value_enum, value_name = "EDGE", requires = "pps")]
     pulse_edge: Option<PulseEdgeArg>,
-    /// Width of the pulse; others are ignored [default: not checked].
+    /// Width of the pulse: pulses whose width differs by more than a quarter are ignored. Not with
+    /// an extts device [default: not checked].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "pps")]
     pulse_width: Option<Duration>,
     /// Append every pulse and correction to FILE, as lines of JSON.

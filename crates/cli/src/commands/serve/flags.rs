@@ -151,7 +151,8 @@ pub(crate) struct ServeLeapSecondArgs {
     /// Duration of a smear, centred on the leap second [default: 86400s, from noon to noon].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     leap_smear: Option<Duration>,
-    /// Address and port on which to serve smeared time. Repeatable. Requires --leap-file.
+    /// Address and port on which to serve smeared time; without --listen, no other address is then
+    /// served. Repeatable. Requires --leap-file.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     smear_listen: Vec<SocketAddr>,
 }
@@ -264,8 +265,8 @@ pub(crate) struct ServeNtsArgs {
     /// Long-term limit on connections per second of one client; 0 for no limit.
     #[arg(long, value_name = "N", default_value_t = NtsKeLimits::default().rate_per_prefix)]
     nts_ke_rate_per_prefix: u32,
-    /// Time for which a key encrypts new cookies, 60s to 366 days; it still decrypts them for seven
-    /// times that [default: 86400s].
+    /// Time for which a key encrypts new cookies, 60s to 366 days; after it, the key still decrypts
+    /// cookies for seven times as long [default: 86400s].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     nts_rotation: Option<Duration>,
     /// File of symmetric keys in the format of chronyd and ntpd: IDENTIFIER TYPE KEY on each line,

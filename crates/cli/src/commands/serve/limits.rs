@@ -24,17 +24,20 @@ pub(crate) struct ServeLimitsArgs {
     /// start with iburst.
     #[arg(long, value_name = "N", default_value_t = 8)]
     limit_burst: u32,
-    /// Limit on requests per second of all new clients together. A flood from forged addresses
-    /// exhausts this and leaves known clients unaffected. Requests with a MAC or extension fields
-    /// (NTS) have a separate limit of the same value [default: no limit].
+    /// Limit on requests per second of all new clients together, those without an entry in the
+    /// table of --limit-clients [default: no limit].
+    ///
+    /// A flood from forged addresses exhausts this and leaves known clients unaffected. Requests
+    /// with a MAC or extension fields (NTS) have a separate limit of the same value.
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     limit_new_clients: Option<f64>,
-    /// Idle time after which a client's entry may be replaced.
+    /// Idle time after which a new client may take a client's entry in the table of
+    /// --limit-clients.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "3600s")]
     limit_idle: Duration,
-    /// Number of clients in the table, 8 bytes each, rounded up to a power of two, up to 268435456
-    /// [default: 1048576].
+    /// Number of clients in the table of the rate limits, 8 bytes each, rounded up to a power of
+    /// two, up to 268435456 [default: 1048576].
     #[arg(long, value_name = "N")]
     limit_clients: Option<usize>,
     /// Bits of an IPv4 address that identify a client.

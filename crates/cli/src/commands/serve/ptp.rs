@@ -37,12 +37,13 @@ pub(crate) struct ServePtpArgs {
     /// quality; the lowest wins.
     #[arg(long = "ptp-priority2", value_name = "N", default_value_t = 128)]
     priority2: u8,
-    /// Clock class while synchronised; clockAccuracy states the error bound [default: with a
-    /// reference clock (stratum 1) whose error bound is at most 10 ms 6, 7 in its holdover, or 13
-    /// if TAI is unknown; with any other source 248].
+    /// Clock class while synchronised; clockAccuracy states the error bound [default: 248; with a
+    /// reference clock (stratum 1) and an error bound of at most 10 ms: 6, in its holdover 7, or if
+    /// TAI is unknown 13].
     #[arg(long = "ptp-clock-class", value_name = "N", requires = "interfaces")]
     clock_class: Option<u8>,
-    /// Interval of Announce, log2 of seconds [default: the profile's].
+    /// Interval of Announce, log2 of seconds, -7 to 4 [default: the profile's: 1, that is 2 s; 0 in
+    /// g8275.2].
     #[arg(
         long = "ptp-announce-interval",
         value_name = "LOG2",
@@ -50,7 +51,7 @@ pub(crate) struct ServePtpArgs {
         requires = "interfaces"
     )]
     announce_interval: Option<i8>,
-    /// Interval of Sync, log2 of seconds [default: the profile's].
+    /// Interval of Sync, log2 of seconds, -7 to 4 [default: 0, that is 1 s].
     #[arg(
         long = "ptp-sync-interval",
         value_name = "LOG2",
@@ -58,8 +59,8 @@ pub(crate) struct ServePtpArgs {
         requires = "interfaces"
     )]
     sync_interval: Option<i8>,
-    /// Minimum interval of a client's Delay_Req (logMinDelayReqInterval), log2 of seconds [default:
-    /// the profile's].
+    /// Minimum interval of a client's Delay_Req (logMinDelayReqInterval), log2 of seconds, -7 to 4
+    /// [default: 0, that is 1 s].
     #[arg(
         long = "ptp-delay-interval",
         value_name = "LOG2",
@@ -76,7 +77,7 @@ pub(crate) struct ServePtpArgs {
     /// --ptp-unicast-allow permits are answered.
     #[arg(long = "ptp-netsync-monitor", requires = "interfaces")]
     monitor: bool,
-    /// Limit on concurrent unicast grants, one for each client and kind of message; 0: none.
+    /// Limit on concurrent unicast grants, one for each client and kind of message; 0 denies all.
     #[arg(long = "ptp-unicast-grants", value_name = "N", default_value_t = 4_096)]
     unicast_grants: usize,
     /// Limit on messages per second granted to all clients together.

@@ -15,33 +15,36 @@ use crate::failure::CommandFailure;
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeTimeSourceArgs {
-    /// Time source. Repeatable; the majority of several decides [default: system].
+    /// Time source. Repeatable; the majority of several decides [default: system; none with --local
+    /// or --gnss].
     ///
     /// system: the system clock, with the state that chronyd (at its socket, then at 127.0.0.1:323)
     /// or ntpd (at 127.0.0.1:123) reports, otherwise the kernel. To use one of them only:
     /// system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT. Beside
-    /// ntpd, which occupies port 123 of its addresses, this server needs --listen with another.
+    /// ntpd, which occupies port 123 of its addresses, this server needs --listen with another
+    /// port.
     ///
     /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS if the
     /// kernel does not have it) or on UTC (scale=utc). shm:UNIT: shared memory, as in ntpd's SHM
     /// reference clock driver. sock:PATH: a socket, as in chronyd's SOCK reference clock driver.
     /// gpsd[:HOST:PORT]. gnss:/dev/LINE: the NMEA sentences of a GNSS receiver on a serial line,
     /// with baud=N (9600); unlike --gnss it does not discipline the clock. All kinds but system
-    /// take stratum=N (1 to 15, served while the source is selected), refid=ID, offset=TIME and
-    /// uncertainty=TIME.
+    /// take stratum=N (1 to 15, served while the source is selected), refid=ID, offset=TIME (added
+    /// to the source's time) and uncertainty=TIME (added to its error bound).
     #[arg(long, value_name = "KIND[:ARG][,KEY=VALUE...]", conflicts_with = "local")]
     source: Vec<String>,
-    /// Earliest plausible time, from 1970 to 2149: a date, as in 2026-11-26, or with a time of day,
-    /// as in 2026-11-26T08:30:00Z [default: the build date of this program].
+    /// Earliest plausible time; an earlier one is not served and sets no clock. A date from 1970 to
+    /// 2149, as in 2026-11-26, or with a time of day, as in 2026-11-26T08:30:00Z [default: the
+    /// build date of this program].
     #[arg(long, value_name = "DATE", value_parser = instant)]
     plausible_from: Option<Timestamp<Utc>>,
     /// Years after --plausible-from in which a time is plausible, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = PlausibilityRuleParameters::DEFAULT_VALIDITY_YEARS,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     plausible_years: u16,
-    /// File in which a confirmed time is saved every hour and at the end, to detect at the next
-    /// start that the clock was set back [default: saved-time in $STATE_DIRECTORY, as set by
-    /// systemd, otherwise none].
+    /// File in which a confirmed time is saved every hour and at the end. After the next start, a
+    /// time more than a day before it is used only if another source agrees or SIGHUP confirms it
+    /// [default: saved-time in $STATE_DIRECTORY, as set by systemd, otherwise none].
     #[arg(long, value_name = "FILE")]
     saved_time: Option<PathBuf>,
 }
