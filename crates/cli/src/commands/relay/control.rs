@@ -51,8 +51,9 @@ pub(super) struct RelayAddArgs {
     #[arg(long, value_name = "RATE", value_parser = values::count, requires = "listen",
           default_value_t = RATE as u32)]
     rate: u32,
-    /// Upper limit on the TTL (IPv4) or hop limit (IPv6) of the copies of a new group, otherwise
-    /// one less than the packet's; copies of a packet to a multicast group leave with this value.
+    /// Highest TTL (IPv4) or hop limit (IPv6) of the copies of a new group. A copy has one less
+    /// than the received packet, and this at most; a packet to a multicast address is copied with
+    /// exactly this value.
     #[arg(long, value_name = "N", requires = "listen", default_value_t = HOP_LIMIT,
           value_parser = clap::value_parser!(u8).range(1..))]
     hop_limit: u8,

@@ -107,7 +107,8 @@ pub(crate) struct ServeInterleavedArgs {
     #[arg(long, value_name = "N")]
     interleaved_clients: Option<usize>,
     /// Engine that answers interleaved requests if XDP answers the others. xdp: XDP; socket: the
-    /// sockets; auto: the sockets if the NIC takes transmit timestamps, otherwise XDP.
+    /// sockets; auto: the sockets on interfaces whose hardware timestamps are in use (--timestamps
+    /// IF=hardware), otherwise XDP.
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = InterleavedEngineArg::Auto)]
     interleaved: InterleavedEngineArg,
 }

@@ -42,9 +42,11 @@ pub(crate) struct ServeTimeSourceArgs {
     #[arg(long, value_name = "N", default_value_t = PlausibilityRuleParameters::DEFAULT_VALIDITY_YEARS,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     plausible_years: u16,
-    /// File in which a confirmed time is saved every hour and at the end. After the next start, a
-    /// time more than a day before it is used only if another source agrees or SIGHUP confirms it
-    /// [default: saved-time in $STATE_DIRECTORY, as set by systemd, otherwise none].
+    /// File in which a confirmed time is saved every hour and at the end [default: saved-time in
+    /// $STATE_DIRECTORY, as set by systemd, otherwise none].
+    ///
+    /// After the next start, a source's time that is more than a day earlier than the saved time is
+    /// used only if another source agrees with it or the operator confirms it by SIGHUP.
     #[arg(long, value_name = "FILE")]
     saved_time: Option<PathBuf>,
 }

@@ -49,8 +49,8 @@ pub(super) struct CyclePredictArgs {
     /// worst counts.
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
-    /// Measure the costs of this host now: wake-ups, context switches, interrupts, the tick.
-    /// Messages are measured by 'path udp' only.
+    /// Measure the costs of this host now: wake-ups, context switches, interrupts, the tick. The
+    /// cost of messages is not measured: add --costs with a result of 'path udp'.
     #[arg(long)]
     measure: bool,
     /// Approximate duration of --measure, 5s to 1h [default: 15s].
