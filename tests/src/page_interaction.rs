@@ -27,6 +27,8 @@ const UNITS: [(&str, f64); 14] = [
 const PREFIXES: [(&str, f64); 5] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
 /// Relative tolerance of legend values, which have three digits at most.
 const TOLERANCE: f64 = 0.006;
+/// Relative tolerance of legend values in scientific notation, which have one decimal.
+const SCIENTIFIC_TOLERANCE: f64 = 0.05;
 /// Tolerance of a tail fraction in e-folds, since the legend has few digits of it.
 const TAIL_TOLERANCE: f64 = 0.5;
 /// Presses of the tabulator key after which the legend of the first plot is reached.
@@ -118,7 +120,8 @@ pub(crate) fn check_legend(legend: &[String], plot: &Plot) -> Result<()> {
         }
         let is_shown = |point: &[f64; 2]| {
             let value = legend_value(&plot.y.unit, point[1]);
-            let near = |read: f64| (read - value).abs() <= TOLERANCE * value.abs();
+            let tolerance = if shown.contains('e') { SCIENTIFIC_TOLERANCE } else { TOLERANCE };
+            let near = |read: f64| (read - value).abs() <= tolerance * value.abs();
             value_of(shown).is_some_and(near)
         };
         // A line without a point at this position shows its nearest one.
