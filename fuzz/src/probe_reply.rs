@@ -5,7 +5,7 @@
 #![no_main]
 
 use horolog_probe::query::{
-    DatagramClass, NtpClient, PacketTimestamp, ExchangeTimestampPrecisions, offset_and_delay,
+    DatagramClass, ExchangeTimestampPrecisions, NtpClient, PacketTimestamp, offset_and_delay,
 };
 use horolog_time::{NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header, ReplyStatus};
@@ -55,8 +55,11 @@ fn check(client: &NtpClient, request: &Header, bytes: &[u8]) {
     }
     assert_ne!(reply.header.transmit, NtpTimestamp::UNKNOWN);
     let now = Timestamp::from_ns(NOW_NS);
-    let precision =
-        ExchangeTimestampPrecisions { server: reply.header.precision, local: -25, conversion: Span::ZERO };
+    let precision = ExchangeTimestampPrecisions {
+        server: reply.header.precision,
+        local: -25,
+        conversion: Span::ZERO,
+    };
     let server = [reply.header.receive, reply.header.transmit];
     let measured = offset_and_delay(now, server, now + Span::from_ns(50_000), &precision);
     assert_eq!(measured.delay, Span::from_ns(50_000) - (measured.t3 - measured.t2));
