@@ -15,7 +15,7 @@ const CHILDREN: &str = "2,4,8,16,32";
 const FULL_GOAL_CHILDREN: usize = 16;
 const RATIO_FULL: Goal = Goal::AtLeast(5.0);
 const RATIO: Goal = Goal::AtLeast(2.3);
-/// Goal of the copies per second to [`CHILDREN_FULL`] children, of the smallest size.
+/// Goal of the copies per second to [`FULL_GOAL_CHILDREN`] children, of the smallest size.
 const TOTAL: Goal = Goal::AtLeast(4e6);
 /// Goal of the delay that a relay adds to the first copy at half load, in ns.
 const FIRST_COPY_NS: Goal = Goal::Below(20_000.0);

@@ -1,6 +1,8 @@
 //! Storage of results in the result store (SQLite), for comparison with later ones. A result that
 //! cannot be stored is written to a JSON file instead, which a message on standard error names.
 
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
