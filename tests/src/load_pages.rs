@@ -1,5 +1,5 @@
-//! Scenarios of the HTML report of a measured load: each figure on it is one of the result, and
-//! plots can be inspected by pointer and by keyboard.
+//! Scenarios of the HTML report of a measured load: it contains the result, with its findings and
+//! limits, and plots can be inspected by pointer and by keyboard.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::{load_pages, scenarios};
 
 pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
     scenarios!(needs, load_pages:
-        a_measured_page_shows_the_figures_of_its_result,
+        a_measured_page_contains_its_result,
         a_plot_can_be_inspected,
     )
     .into()
@@ -56,7 +56,7 @@ impl OpenReport {
     }
 }
 
-fn a_measured_page_shows_the_figures_of_its_result() -> Result<()> {
+fn a_measured_page_contains_its_result() -> Result<()> {
     let mut open = OpenReport::measure()?;
     check_page(&mut open.browser, &open.json)?;
     let trials = open.json["trials"].as_array().context("no trials")?;

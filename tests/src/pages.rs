@@ -1,6 +1,6 @@
 //! Scenarios of HTML reports: every kind of result has a page that a real browser renders without
-//! errors, from its file alone; its figures are those of the result; and it can be explored,
-//! printed, and read in dark mode, by keyboard and by screen reader.
+//! errors, from its file alone; it contains the result, and its plots show the points that they
+//! draw; and it can be explored, printed, and read in dark mode, by keyboard and by screen reader.
 //!
 //! With `HOROLOG_PICTURES=DIRECTORY`, screenshots of each page are written there for inspection.
 

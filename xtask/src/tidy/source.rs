@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_separate_words_are_found() {
+    fn substrings_do_not_match() {
         assert!(has_word("pub unsafe fn", "unsafe"));
         assert!(!has_word("allow(unsafe_code)", "unsafe"));
         assert_eq!(after_word("unsafe_code unsafe {", "unsafe"), Some(" {"));
