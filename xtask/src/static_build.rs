@@ -19,7 +19,7 @@ fn missing_downloads_are_named_and_sources_are_found() {
         let output = run_script(&["--check", machine]);
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
-        assert!(stdout.contains("static: zig "), "{stdout}");
+        assert!(stdout.contains("static: missing: zig "), "{stdout}");
         // The script fails with a message here if a source is missing.
         assert!(output.stderr.is_empty(), "{output:?}");
     }
