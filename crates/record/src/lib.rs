@@ -139,7 +139,7 @@ pub use host_timer::{
 };
 pub use invalid_reason::InvalidReplyReason;
 pub use live::{
-    LIVE_SCHEMA, LiveCounts, LivePartSummary, LiveRun, MeasurementPhase, PartPlan, PartProgress,
+    LIVE_SCHEMA, LiveCounts, LivePartSummary, LiveRun, LiveRunStatus, PartPlan, PartProgress,
     RecentItems, RequestValues, RunObserver, SNAPSHOTS_MAX, Snapshot,
 };
 pub use load::{

@@ -334,10 +334,10 @@ impl<T> RecentItems<T> {
     }
 }
 
-/// State of a measurement.
+/// State of a run that live views show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum MeasurementPhase {
+pub enum LiveRunStatus {
     /// Measurement in progress.
     Running,
     /// Completed measurement.
@@ -352,7 +352,7 @@ pub struct LiveRun<V = RequestValues> {
     /// Description of the measurement and its target; empty if its kind says enough.
     pub title: String,
     /// State of the measurement.
-    pub state: MeasurementPhase,
+    pub state: LiveRunStatus,
     /// Kind of parts, such as `trial` or `row`; empty if their names say enough.
     pub part_kind: &'static str,
     /// State in words before the first snapshot.
@@ -375,7 +375,7 @@ struct LivePayload<'a> {
     schema: &'static str,
     kind: &'static str,
     title: &'a str,
-    state: MeasurementPhase,
+    state: LiveRunStatus,
     part_kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<usize>,
@@ -425,7 +425,7 @@ impl<V> LiveRun<V> {
         Self {
             kind,
             title,
-            state: MeasurementPhase::Running,
+            state: LiveRunStatus::Running,
             part_kind,
             initial_state: "no counts yet".to_owned(),
             snapshots: RecentItems::new(SNAPSHOTS_MAX),

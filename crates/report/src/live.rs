@@ -5,8 +5,7 @@
 use std::fmt;
 
 use horolog_record::{
-    Finding, LiveRun, LossLocation, MeasurementPhase, Percentiles, RequestValues, Severity,
-    Snapshot,
+    Finding, LiveRun, LiveRunStatus, LossLocation, Percentiles, RequestValues, Severity, Snapshot,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -97,7 +96,7 @@ impl Collector for LiveRunCollector {
         to.counts(("lost_at", locations_help, "location"), locations)?;
         to.count("trials", "Finished trials and phases", run.ended.next())?;
         rates(&mut to, snapshot)?;
-        let running = u8::from(run.state == MeasurementPhase::Running);
+        let running = u8::from(run.state == LiveRunStatus::Running);
         to.gauge("running", "1 while the run is in progress", running.into())?;
         findings(&mut to, &run.findings)
     }
@@ -201,7 +200,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
-        run.state = MeasurementPhase::Ended;
+        run.state = LiveRunStatus::Ended;
         assert!(load_metrics(&run).contains("horolog_load_running 0.0\n"));
     }
 

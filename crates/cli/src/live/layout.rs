@@ -1,7 +1,7 @@
 //! Layout of the live view of a run: header, progress of the current part, the blocks of its kind
 //! (lines, tables and sparklines over time), and findings. Pure.
 
-use horolog_record::{LiveRun, MeasurementPhase, PartProgress, Snapshot};
+use horolog_record::{LiveRun, LiveRunStatus, PartProgress, Snapshot};
 use horolog_report::severity_name;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
@@ -99,7 +99,7 @@ pub(crate) fn part_label(part_kind: &str, part: &PartProgress) -> String {
 /// Returns the line on the progress of the current part: its number, elapsed and planned time.
 fn progress<V: LiveViewValues>(run: &LiveRun<V>, snapshot: &Snapshot<V>) -> String {
     let (part, label) = (&snapshot.part, part_label(run.part_kind, &snapshot.part));
-    if run.state == MeasurementPhase::Ended {
+    if run.state == LiveRunStatus::Ended {
         return format!("{label}finished after {:.1} s", snapshot.at_s);
     }
     let (elapsed, note) = (part.elapsed_s, snapshot.values.progress_note());

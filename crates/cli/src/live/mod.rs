@@ -12,9 +12,7 @@ pub(crate) mod web;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_record::{
-    Finding, LivePartSummary, LiveRun, MeasurementPhase, RequestValues, Snapshot,
-};
+use horolog_record::{Finding, LivePartSummary, LiveRun, LiveRunStatus, RequestValues, Snapshot};
 
 use crate::failure::CommandFailure;
 
@@ -78,7 +76,7 @@ impl<V: LiveViewValues + Send + 'static> LiveFeed<V> {
     /// Marks the run as ended, and sets its findings.
     pub(crate) fn end_run(&self, findings: &[Finding]) {
         let mut run = self.lock_run();
-        run.state = MeasurementPhase::Ended;
+        run.state = LiveRunStatus::Ended;
         run.findings = findings.to_vec();
     }
 }

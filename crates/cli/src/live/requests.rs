@@ -169,7 +169,7 @@ fn ended_parts(run: &LiveRun) -> LiveBlock {
 #[cfg(test)]
 mod tests {
     use horolog_record::{
-        Finding, FindingCode, LiveCounts, LossLocation, MeasurementPhase, PartProgress, Severity,
+        Finding, FindingCode, LiveCounts, LiveRunStatus, LossLocation, PartProgress, Severity,
         Snapshot,
     };
 
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn any_size_and_any_state_can_be_drawn() {
         let mut all = [LiveRun::new("load", String::new(), "trial"), example_run(), example_run()];
-        all[2].state = MeasurementPhase::Ended;
+        all[2].state = LiveRunStatus::Ended;
         for run in &all {
             for columns in [0, 1, 10, 80, 500] {
                 drawn(run, columns);
