@@ -42,7 +42,7 @@ const NAMED_ROLES: [&str; 5] = ["button", "image", "radio", "region", "link"];
 const WITHOUT_PLOTS: [&str; 7] = [
     "horolog.after/2",
     "horolog.at/2",
-    "horolog.compare/2",
+    "horolog.compare/3",
     "horolog.cycle-predict/2",
     "horolog.demo/2",
     "horolog.host-clock/2",
@@ -216,7 +216,7 @@ pub(crate) fn check_page(browser: &mut Browser, result: &Value) -> Result<Render
     let is_failed = |limit: &Value| limit["failed"] == true;
     let limits = result["limits"].as_array().map_or(&[][..], Vec::as_slice);
     // A comparison has no limits: its verdict is on what became worse.
-    if result["schema"] != "horolog.compare/2" {
+    if result["schema"] != "horolog.compare/3" {
         let has_failed =
             rendered.failed.as_ref().is_some_and(|failed| rendered.title.starts_with(failed));
         let is_consistent =

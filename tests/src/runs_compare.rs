@@ -39,9 +39,10 @@ fn unsound_and_failed_results_are_reported() -> Result<()> {
     wrong["trials"][0]["sent"] = "x".into();
     let mut damaged = load.clone();
     damaged["trials"][0]["rtt_ns"]["histogram"] = "AAAA".into();
-    for (name, result, expected) in
-        [("wrong.json", &wrong, "trials[0].sent"), ("damaged.json", &damaged, "rtt_ns is damaged")]
-    {
+    for (name, result, expected) in [
+        ("wrong.json", &wrong, "trials[0].sent"),
+        ("damaged.json", &damaged, "rtt of 500,000/s is damaged"),
+    ] {
         let output = compare(&[&sound, &write_result(name, result)?])?;
         let stderr = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(3) && stderr.contains(expected), "{stderr}");
@@ -49,7 +50,7 @@ fn unsound_and_failed_results_are_reported() -> Result<()> {
     let mut slow = load;
     (slow["search"]["lower"], slow["search"]["upper"]) = (1e3.into(), 1.1e3.into());
     slow["search"]["rate"] = 1e3.into();
-    let output = compare(&[&sound, &write_result("slow.json", &slow)?, "--metric", "search"])?;
+    let output = compare(&[&sound, &write_result("slow.json", &slow)?, "--metric", "capacity"])?;
     let stdout = String::from_utf8(output.stdout)?;
     ensure!(output.status.code() == Some(1) && stdout.contains("worse"), "{stdout}");
     let test = sample("cycle_test")?;
@@ -114,12 +115,12 @@ fn a_less_accurate_server_is_found() -> Result<()> {
     let result: RunsCompareResult = serde_json::from_slice(&several.stdout)?;
     let repeats = [&result.earlier_repeats, &result.later_repeats].map(Vec::len);
     ensure!(repeats == [2, 2] && result.threshold > 999.0, "{result:?}");
-    let is_delay = |one: &&horolog_record::ComparedMetric| one.path.ends_with("delay_ns");
+    let is_delay = |one: &&horolog_record::ComparedMetric| one.name == "delay";
     let median = result.metrics.iter().find(is_delay).context("no metric of delays")?;
     ensure!(median.low.is_some() && median.verdict != CompareVerdict::Worse, "{median:?}");
     let comparison = compare(&[&right, &off])?;
     let text = String::from_utf8(comparison.stdout)?;
-    ensure!(text.contains(" and 2 more versus ") && text.contains("offset_ns"), "{text}");
+    ensure!(text.contains(" and 2 more versus ") && text.contains("offset of "), "{text}");
 
     let twice = compare(&[&format!("{0},{0}", files[0]), &off])?;
     let stderr = String::from_utf8(twice.stderr)?;

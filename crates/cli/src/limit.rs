@@ -24,7 +24,7 @@ impl<R: MeasuredResult + 'static> MetricLimit<R> {
     /// Parses a limit on a metric of the result. `<` is accepted for rates and factors only. The
     /// error names the metrics, or the notation of the bound.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        Self::parse_for(text, R::metrics())
+        Self::parse_for(text, R::limit_metrics())
     }
 }
 

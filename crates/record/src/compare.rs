@@ -1,20 +1,11 @@
-//! Comparison of results of one kind: the record of a comparison, and its judgements.
-
-mod conditions;
-mod judge;
-mod measured;
-mod metrics;
-mod paths;
+//! Record of a comparison of results of one kind.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{Finding, Host};
 
-pub use paths::{distributions, find_damaged_histogram, numeric_values};
-
 /// Name and version of the schema.
-pub const COMPARE_SCHEMA: &str = "horolog.compare/2";
+pub const COMPARE_SCHEMA: &str = "horolog.compare/3";
 
 /// Comparison of two runs, or of two groups of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,11 +33,12 @@ pub struct RunsCompareResult {
     /// Confidence level of the bounds of a change: share of the bootstrap replications between
     /// them.
     pub confidence: f64,
-    /// Metrics of both runs, in the order of their paths.
+    /// Metrics of both runs, in the order of their names and items.
     pub metrics: Vec<ComparedMetric>,
-    /// Paths of metrics that the earlier run or a repetition of it has, but not every run.
+    /// Metrics that the earlier run or a repetition of it has, but not every run: their names, such
+    /// as `rtt of 10,000/s`.
     pub only_earlier: Vec<String>,
-    /// Paths of metrics that the later run or a repetition of it has, but not every run.
+    /// Metrics that the later run or a repetition of it has, but not every run.
     pub only_later: Vec<String>,
     /// Other differences: host, command, and textual facts such as target and mode.
     pub conditions: Vec<ComparedCondition>,
@@ -75,8 +67,12 @@ pub struct ComparedRun {
 /// Metric that both sides have, with its change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedMetric {
-    /// Path in the results, such as `trials[intended_rate=10000].rtt_ns`.
-    pub path: String,
+    /// Name of the metric, such as `rtt`.
+    pub name: String,
+    /// Item of the result that the metric is of, such as a trial `10,000/s`; absent if a result has
+    /// only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
     /// Kind of metric.
     pub metric: ComparedMetricKind,
     /// Earlier value: a time in ns, a ratio, or a rate per second. For several runs it is the mean;
@@ -115,12 +111,10 @@ pub enum ComparedMetricKind {
     /// 99.9th-percentile time.
     #[serde(rename = "p99.9")]
     P999,
-    /// Ratio of events to trials, such as lost packets to sent ones; or of unsynchronised, late,
-    /// invalid, refused, reordered, missed, failed, overrun, unreleased, stalled or retransmitted
-    /// items of the object at the path.
+    /// Ratio of events to trials, such as of lost packets to those sent, or of missed deadlines to
+    /// periods.
     Loss,
-    /// Rate per second: found by a search, of a transfer, or of the replies in an overload or in
-    /// `bench cores`.
+    /// Rate per second, such as one found by a search or that of a transfer.
     Rate,
     /// Time from a single reading, in ns.
     Time,
@@ -155,34 +149,3 @@ pub struct ComparedCondition {
     /// Later value.
     pub later: String,
 }
-
-/// Metrics that two groups of results have in common, and their differences.
-#[derive(Clone, Default, Debug, PartialEq)]
-pub struct ResultComparison {
-    /// See [`RunsCompareResult::metrics`].
-    pub metrics: Vec<ComparedMetric>,
-    /// See [`RunsCompareResult::only_earlier`].
-    pub only_earlier: Vec<String>,
-    /// See [`RunsCompareResult::only_later`].
-    pub only_later: Vec<String>,
-    /// See [`RunsCompareResult::conditions`].
-    pub conditions: Vec<ComparedCondition>,
-}
-
-impl ResultComparison {
-    /// Compares results of one kind, one or several on each side. A metric is compared if all
-    /// results have it at the same path; list items are matched by fields such as rate, length or
-    /// name. Conditions are compared between the first results of both sides.
-    #[must_use]
-    pub fn compare(earlier: &[&Value], later: &[&Value], threshold: f64) -> Self {
-        let (metrics, only_earlier, only_later) = metrics::compare(earlier, later, threshold);
-        let conditions = earlier.first().zip(later.first());
-        let conditions = conditions.map_or_else(Vec::new, |(earlier, later)| {
-            conditions::differing_conditions(earlier, later)
-        });
-        Self { metrics, only_earlier, only_later, conditions }
-    }
-}
-
-#[cfg(test)]
-mod tests;

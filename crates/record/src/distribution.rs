@@ -97,7 +97,12 @@ impl Distribution {
         }))
     }
 
-    pub(crate) fn decode(&self) -> Result<Histogram, DistributionMergeError> {
+    /// Returns the histogram.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is missing, damaged, or of another count than the distribution states.
+    pub fn decode(&self) -> Result<Histogram, DistributionMergeError> {
         if self.histogram.is_empty() {
             return Err(DistributionMergeError::NoHistogram);
         }

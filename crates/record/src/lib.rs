@@ -34,6 +34,7 @@ mod invalid_reason;
 mod live;
 mod load;
 mod nts_ke;
+mod numeric_values;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
@@ -78,8 +79,7 @@ pub use clock_log::{
 };
 pub use compare::{
     COMPARE_SCHEMA, CompareVerdict, ComparedCondition, ComparedMetric, ComparedMetricKind,
-    ComparedRun, ResultComparison, RunsCompareResult, distributions, find_damaged_histogram,
-    numeric_values,
+    ComparedRun, RunsCompareResult,
 };
 pub use cycle::{
     CYCLE_SCHEMA, CycleClockOffset, CycleConfigurationResult, CycleMeasurementCost,
@@ -148,6 +148,7 @@ pub use load::{
     RequestClassCounts, RequestMode, RequestSpacing, SearchEndReason, Trial,
 };
 pub use nts_ke::{NtsKeFailureReason, NtsKeLoadResult, NtsKeTrial};
+pub use numeric_values::numeric_values;
 pub use path_stall::{
     AckCounts, AckDelaySummary, CONNECTIONS_MISSED_MAX, CongestionWindowSample,
     HeldDataSampleCounts, PATH_STALL_SCHEMA, PathStallResult, StallEvidenceKind,

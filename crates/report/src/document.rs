@@ -8,9 +8,11 @@ mod terminal;
 use std::borrow::Cow;
 
 use horolog_record::{Distribution, Finding, Host, LimitResult};
+use serde_json::Value;
 
 use crate::facts::FactGroup;
 use crate::html::plot::Plot;
+use crate::metrics::Metric;
 use crate::table::TableStyle;
 
 /// Kind of result that describes itself.
@@ -25,6 +27,20 @@ pub(crate) trait DescribeResult: serde::Serialize {
     {
         None
     }
+
+    /// Returns the metrics of this kind of result.
+    fn metrics() -> Vec<Metric<Self>>
+    where
+        Self: Sized + 'static,
+    {
+        Vec::new()
+    }
+
+    /// Returns the results of other commands in this result, with the names of their parts; their
+    /// metrics are compared as well.
+    fn results(&self) -> Vec<(String, &Value)> {
+        Vec::new()
+    }
 }
 
 /// Result that can be rendered for the terminal and as an HTML page.
@@ -37,6 +53,12 @@ pub trait RenderableResult {
 
     /// Returns the page as HTML, with the result as JSON in the element `result`.
     fn page(&self) -> String;
+
+    /// Returns the metrics on which limits can be set.
+    #[must_use]
+    fn limit_metrics() -> Vec<Metric<Self>>
+    where
+        Self: Sized + 'static;
 }
 
 impl<R: DescribeResult> RenderableResult for R {
@@ -55,6 +77,13 @@ impl<R: DescribeResult> RenderableResult for R {
             Some(part) => page::page(&self.document(), &part),
             None => page::page(&self.document(), self),
         }
+    }
+
+    fn limit_metrics() -> Vec<Metric<Self>>
+    where
+        Self: 'static,
+    {
+        Self::metrics().into_iter().filter(Metric::is_limited).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod breakdown;
 mod checks;
+mod compare;
 pub mod csv;
 mod document;
 mod facts;
@@ -30,6 +31,7 @@ mod verdict;
 mod fixture;
 
 pub use checks::{CommandChecks, CommandOutcome};
+pub use compare::{ComparableResult, ResultComparison};
 pub use document::RenderableResult;
 pub use findings::severity_name;
 pub use json::to_json;

@@ -6,7 +6,8 @@ use serde_json::Value;
 use serde_path_to_error::Error as PathError;
 use thiserror::Error;
 
-use crate::document::RenderableResult;
+use crate::compare::{self, ComparedValues};
+use crate::document::{DescribeResult, RenderableResult as _};
 use crate::table::TableStyle;
 
 /// Reason why a result cannot be rendered.
@@ -82,6 +83,15 @@ fn strip_control_chars(value: &mut Value) {
     }
 }
 
+/// Returns the values of a result that are compared.
+///
+/// # Errors
+///
+/// Fails if the kind of the result is unknown, its content is invalid or a histogram is damaged.
+pub(crate) fn compared_values(result: &Value) -> Result<ComparedValues, RenderError> {
+    (kind(result)?.compared_values)(result)
+}
+
 type RenderOutcome = Result<String, RenderError>;
 
 /// Functions that render and check the results of one kind.
@@ -90,16 +100,21 @@ struct ResultRenderer {
     table: fn(Value, &TableStyle) -> RenderOutcome,
     page: fn(&Value) -> RenderOutcome,
     check: fn(&Value) -> Result<(), RenderError>,
+    compared_values: fn(&Value) -> Result<ComparedValues, RenderError>,
 }
 
 impl ResultRenderer {
     /// Returns the renderer of results of type `R`.
-    const fn of<R: RenderableResult + DeserializeOwned>(schema: &'static str) -> Self {
+    const fn of<R: DescribeResult + DeserializeOwned + 'static>(schema: &'static str) -> Self {
         Self {
             schema,
             table: |result, style| Ok(taken::<R>(result)?.text(style)),
             page: |result| Ok(read::<R>(result)?.page()),
             check: |result| read::<R>(result).map(drop),
+            compared_values: |result| {
+                let values = compare::values_of(&read::<R>(result)?);
+                values.map_err(|what| content_error(result, what))
+            },
         }
     }
 }
@@ -146,6 +161,10 @@ fn taken<R: DeserializeOwned>(result: Value) -> Result<R, RenderError> {
 
 fn schema(result: &Value) -> String {
     result["schema"].as_str().unwrap_or_default().to_owned()
+}
+
+fn content_error(result: &Value, what: String) -> RenderError {
+    RenderError::Content { schema: schema(result), what }
 }
 
 /// Returns the error preceded by its path, such as `trials[0].sent: invalid type: ...`.

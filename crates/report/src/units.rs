@@ -114,6 +114,15 @@ pub fn full_count(count: u64) -> String {
     grouped
 }
 
+/// Formats a rate in full, such as `10,000/s`: rounded from 100 on.
+pub(crate) fn full_rate(rate: f64) -> String {
+    if rate < 100.0 {
+        format!("{rate}/s")
+    } else {
+        format!("{}/s", full_count(rate.round() as u64))
+    }
+}
+
 /// Formats a share from 0 to 1 as a percentage with two decimals. Only 0 is shown as `0.00%`, and
 /// only 1 as `100.00%`, because a single lost packet matters in a search for a lossless rate.
 /// Shares above 1 (unsolicited replies) are shown up to `>9999%`.

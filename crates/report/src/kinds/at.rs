@@ -8,6 +8,7 @@ use crate::document::{
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::html::sections::paragraph;
+use crate::metrics::Metric;
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridCell, GridColumn, GridColumnGroup};
 use crate::table::summary::wrapped;
@@ -56,6 +57,13 @@ impl DescribeResult for AtResult {
             findings: &self.findings,
             run: run_of!(self),
         }
+    }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        vec![
+            Metric::times("woken-late", |result: &Self| result.woken_late_ns.as_ref()),
+            Metric::times("started-late", |result: &Self| result.started_late_ns.as_ref()),
+        ]
     }
 }
 

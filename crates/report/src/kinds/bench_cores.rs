@@ -1,18 +1,21 @@
 //! Responses by the number of cores: reply rates and capacities, with the values published for the
 //! same experiment, the responses over the rate, and every single run at saturation.
 
-use horolog_record::{BenchCoresResult, CoreCountResult, CoresRateResult, ReplyRateSpread};
+use horolog_record::{
+    BenchCoresResult, CoreCountResult, CoresRateResult, CoresRepetition, ReplyRateSpread,
+};
 
 use crate::document::{
     BlockContent, DescribeResult, HeadlineMetric, ResultDocument, RunFacts, run_of,
 };
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotViews};
+use crate::metrics::{Metric, MetricValue, NamedItems, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::CellTone;
 use crate::table::shapes::{TextBar, bars};
 use crate::table::summary::wrapped;
-use crate::units::{ABSENT, amount, full_count, human_rate};
+use crate::units::{ABSENT, amount, full_count, full_rate, human_rate};
 
 impl DescribeResult for BenchCoresResult {
     fn document(&self) -> ResultDocument<'_> {
@@ -45,6 +48,24 @@ impl DescribeResult for BenchCoresResult {
             run: RunFacts { after: vec![("Engine", engine)], ..run_of!(self) },
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let rate = Metric::value("responses", |one: &CoresRepetition| {
+            MetricValue::rate(one.responses_per_s)
+        });
+        of_items(repetitions, [rate]).collect()
+    }
+}
+
+fn repetitions(result: &BenchCoresResult) -> NamedItems<'_, CoresRepetition> {
+    let mut all = Vec::new();
+    for column in &result.columns {
+        for point in &column.points {
+            let name = format!("{} cores at {}", column.cores, full_rate(point.rate));
+            all.extend(point.runs.iter().map(|one| (name.clone(), one)));
+        }
+    }
+    all
 }
 
 /// Returns the number of cores that fully answer the required rate; the sentence is the first

@@ -1,12 +1,13 @@
 //! Cost of authentication: highest rate without loss and CPU time per reply, by number of server
 //! threads and share of authenticated requests.
 
-use horolog_record::{BenchNtsResult, NtsMixCapacity};
+use horolog_record::{BenchNtsResult, LoadResult, NtsMixCapacity};
 
 use crate::document::{BlockContent, DescribeResult, HeadlineMetric, ResultDocument, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
+use crate::metrics::{Metric, NamedItems, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::{TextBar, bars};
@@ -46,6 +47,22 @@ impl DescribeResult for BenchNtsResult {
             run: run_of!(self),
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let cpu_time = Metric::time("cpu-per-reply", |one: &NtsMixCapacity| one.cpu_ns_per_reply);
+        of_items(capacities, [cpu_time]).chain(of_items(loads, LoadResult::metrics())).collect()
+    }
+}
+
+fn capacities(result: &BenchNtsResult) -> NamedItems<'_, NtsMixCapacity> {
+    let name = |one: &NtsMixCapacity| {
+        format!("{}, {}% authenticated", threads_name(one.threads), one.authenticated_percent)
+    };
+    result.capacities.iter().map(|one| (name(one), one)).collect()
+}
+
+fn loads(result: &BenchNtsResult) -> NamedItems<'_, LoadResult> {
+    capacities(result).into_iter().map(|(name, one)| (name, &one.load)).collect()
 }
 
 /// Returns the capacity with the highest share of authenticated requests, of the most threads with

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use horolog_record::{
     BenchRelayResult, Distribution, FLAT_RATIO_MAX, NoRelayBaseline, RelayConfigurationResult,
-    RelayEngineKind, RelayScaling,
+    RelayEngineKind, RelayRepetition, RelayScaling,
 };
 
 use crate::document::{
@@ -17,6 +17,7 @@ use crate::html::plot::{
     AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews,
 };
 use crate::html::sections::paragraph;
+use crate::metrics::{Metric, MetricValue, NamedItems, NamedMetricValues, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::{CellTone, GridColumn, blocks};
 use crate::table::shapes::{TextBar, bars};
@@ -67,6 +68,41 @@ impl DescribeResult for BenchRelayResult {
             run: RunFacts { after: facts, ..run_of!(self) },
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let times = [
+            Metric::times("first-copy", |cell: &RelayConfigurationResult| {
+                cell.first_copy_ns.as_ref()
+            }),
+            Metric::times("last-copy", |cell| cell.last_copy_ns.as_ref()),
+            Metric::times("direct", |cell| cell.direct_ns.as_ref()),
+            Metric::named("copies", copy_rates),
+            Metric::named("cpu-per-copy", |cell| {
+                let halves = cell.repetitions.iter().map(|one| one.half_rate.as_ref());
+                let times = halves.map(|half| half.and_then(|half| half.cpu_ns_per_copy));
+                times.map(|time| (String::new(), MetricValue::time(time))).collect()
+            }),
+        ];
+        of_items(cells, times).collect()
+    }
+}
+
+fn cells(result: &BenchRelayResult) -> NamedItems<'_, RelayConfigurationResult> {
+    let name = |cell: &RelayConfigurationResult| {
+        let (size, engine) = (size_name(cell.size_bytes), cell.engine.name());
+        format!("{engine}, {size}, {} children", cell.children)
+    };
+    result.cells.iter().map(|cell| (name(cell), cell)).collect()
+}
+
+/// Returns the rate of copies of each repetition. The bounds of its search are of packets, each of
+/// which becomes one copy per child.
+fn copy_rates(cell: &RelayConfigurationResult) -> NamedMetricValues<'_> {
+    let rate = |one: &RelayRepetition| {
+        let bounds = [one.lower, one.upper].map(|rate| Some(rate? * cell.children as f64));
+        MetricValue::found_rate(one.copies_per_s, bounds[0], bounds[1])
+    };
+    cell.repetitions.iter().map(|one| (String::new(), rate(one))).collect()
 }
 
 /// Returns the largest ratio of the copy rates of the XDP engine and `send`.

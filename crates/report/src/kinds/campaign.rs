@@ -3,8 +3,9 @@
 use horolog_record::{
     CampaignExclusions, CampaignInstanceOutcome, CampaignInstanceResult, CampaignNodeTaskResult,
     CampaignRelayCounts, CampaignResult, CampaignRoleResult, CampaignTaskResult, Distribution,
-    LimitingRate, LimitingSide, MergedResults, PathRequestCounts, StartAccuracy,
+    LimitingRate, LimitingSide, MergedResults, PathRequestCounts, StartAccuracy, Trial,
 };
+use serde_json::Value;
 
 use crate::breakdown::{RoleRankingRow, breakdowns};
 use crate::document::{
@@ -14,6 +15,9 @@ use crate::html::breakdown::breakdowns as breakdown_bars;
 use crate::html::data::{headed, row};
 use crate::html::escape::{each, text};
 use crate::html::sections::paragraph;
+use crate::kinds::load::{trial_metrics, trials_with_parts};
+use crate::kinds::path_udp::path_metrics;
+use crate::metrics::{Metric, NamedItems, joined, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridColumn};
 use crate::table::shapes::{TextBar, worst_first};
@@ -68,6 +72,96 @@ impl DescribeResult for CampaignResult {
         };
         Some(self.with_instances(parts))
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let distribution = Metric::times("distribution", |one: &Distribution| Some(one));
+        let tasks = [
+            Metric::ratio("missed", |one: &CampaignTaskResult| Some([one.missed, one.periods])),
+            Metric::times("start-latency", |one| one.start_latency_ns.as_ref()),
+            Metric::times("response", |one| one.response_ns.as_ref()),
+        ];
+        let nodes = [
+            Metric::ratio("missed", |one: &CampaignNodeTaskResult| Some([one.missed, one.periods])),
+            Metric::times("start-latency", |one| one.start_latency_ns.as_ref()),
+            Metric::times("response", |one| one.response_ns.as_ref()),
+        ];
+        of_items(|all| merged(all, merged_trials), trial_metrics())
+            .chain(of_items(|all| merged(all, merged_path_counts), path_metrics()))
+            .chain(of_items(
+                |all| merged(all, merged_path_times),
+                [Metric::times("rtt", |one: &Distribution| Some(one))],
+            ))
+            .chain(of_items(|all| merged(all, merged_tasks), tasks))
+            .chain(of_items(|all| merged(all, merged_node_tasks), nodes))
+            .chain(of_items(|all| merged(all, merged_distributions), [distribution]))
+            .collect()
+    }
+
+    fn results(&self) -> Vec<(String, &Value)> {
+        let results = self.parts.iter();
+        results.filter_map(|part| Some((part.job.clone(), part.result.as_ref()?))).collect()
+    }
+}
+
+/// Returns the items of one kind in the merged results of all roles.
+fn merged<'a, I>(
+    result: &'a CampaignResult,
+    items: fn(&'a MergedResults) -> NamedItems<'a, I>,
+) -> NamedItems<'a, I> {
+    let of_role = |role: &'a CampaignRoleResult| {
+        let items = items(&role.merged).into_iter();
+        items.map(|(item, one)| (joined(&format!("role {}", role.role), &item), one))
+    };
+    result.roles.iter().flat_map(of_role).collect()
+}
+
+fn merged_trials(merged: &MergedResults) -> NamedItems<'_, Trial> {
+    let MergedResults::Load { trials, .. } = merged else { return Vec::new() };
+    trials_with_parts(trials.iter().map(|one| &one.trial))
+}
+
+fn merged_paths(
+    merged: &MergedResults,
+) -> Vec<(String, &PathRequestCounts, Option<&Distribution>)> {
+    let MergedResults::Paths { pairs, rows } = merged else { return Vec::new() };
+    let pairs = pairs.iter().map(|pair| {
+        let name =
+            format!("{} to {}, {} bytes", pair.from, pair.to, length(pair.length, pair.load_ratio));
+        (name, &pair.counts, pair.rtt_ns.as_ref())
+    });
+    let rows = rows.iter().map(|row| {
+        (format!("{} bytes", length(row.length, row.load_ratio)), &row.counts, row.rtt_ns.as_ref())
+    });
+    pairs.chain(rows).collect()
+}
+
+fn merged_path_counts(merged: &MergedResults) -> NamedItems<'_, PathRequestCounts> {
+    merged_paths(merged).into_iter().map(|(name, counts, _)| (name, counts)).collect()
+}
+
+fn merged_path_times(merged: &MergedResults) -> NamedItems<'_, Distribution> {
+    merged_paths(merged).into_iter().filter_map(|(name, _, times)| Some((name, times?))).collect()
+}
+
+fn merged_tasks(merged: &MergedResults) -> NamedItems<'_, CampaignTaskResult> {
+    let MergedResults::Cycles { tasks, .. } = merged else { return Vec::new() };
+    let name = |one: &CampaignTaskResult| {
+        format!("task '{}' of {}, run {}", one.task, one.leader, one.run + 1)
+    };
+    tasks.iter().map(|one| (name(one), one)).collect()
+}
+
+fn merged_node_tasks(merged: &MergedResults) -> NamedItems<'_, CampaignNodeTaskResult> {
+    let MergedResults::Cycles { nodes, .. } = merged else { return Vec::new() };
+    let name = |one: &CampaignNodeTaskResult| {
+        format!("task '{}' on {} of {}, run {}", one.task, one.node, one.leader, one.run + 1)
+    };
+    nodes.iter().map(|one| (name(one), one)).collect()
+}
+
+fn merged_distributions(merged: &MergedResults) -> NamedItems<'_, Distribution> {
+    let MergedResults::Distributions { distributions } = merged else { return Vec::new() };
+    distributions.iter().map(|one| (one.path.clone(), &one.distribution)).collect()
 }
 
 fn part_table(result: &CampaignResult) -> String {

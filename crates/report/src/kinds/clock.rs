@@ -18,7 +18,7 @@ use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
 use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesDrawingLimits;
-use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
+use crate::metrics::{Metric, MetricValue, NamedItems, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridColumn};
 use crate::table::shapes::{
@@ -112,9 +112,7 @@ impl DescribeResult for ClockSimulateResult {
             },
         }
     }
-}
 
-impl MeasuredResult for ClockSimulateResult {
     fn metrics() -> Vec<Metric<Self>> {
         // Of the servo, the first method.
         let errors = OFFSET_STATISTICS.map(|(name, statistic)| {
@@ -124,18 +122,26 @@ impl MeasuredResult for ClockSimulateResult {
                 error.map(|error| (String::new(), error)).collect()
             })
         });
-        let recovery = Metric::new("recovery", LimitUnit::Ns, |result: &Self| {
-            let outages = result.methods.iter().take(1).flat_map(|method| &method.outages);
-            let recovery = |outage: &PulseOutageResult| {
-                let time = outage.recovered_after_s.map(|time| time as f64 * 1e9);
-                (format!("the outage {} s after the start", outage.begin_s), time)
-            };
-            outages.map(recovery).collect()
+        let recovery = Metric::number("recovery", LimitUnit::Ns, |outage: &PulseOutageResult| {
+            Some(outage.recovered_after_s? as f64 * 1e9)
         });
-        errors.into_iter().chain([recovery]).collect()
+        let compared = Metric::value("error-rms", |method: &DisciplineResult| {
+            MetricValue::attempt(method.error_ns.as_ref().map(|error| error.rms))
+        });
+        let servo_outages = of_items(servo_outages, [recovery]);
+        errors.into_iter().chain(servo_outages).chain(of_items(methods, [compared])).collect()
     }
+}
 
-    judgement_of_fields!();
+judged_by_fields!(ClockSimulateResult);
+
+fn servo_outages(result: &ClockSimulateResult) -> NamedItems<'_, PulseOutageResult> {
+    let outages = result.methods.iter().take(1).flat_map(|method| &method.outages);
+    outages.map(|one| (format!("the outage {} s after the start", one.begin_s), one)).collect()
+}
+
+fn methods(result: &ClockSimulateResult) -> NamedItems<'_, DisciplineResult> {
+    result.methods.iter().map(|one| (method_name(one.kind).to_owned(), one)).collect()
 }
 
 fn title(result: &ClockSimulateResult) -> String {

@@ -12,7 +12,7 @@ use crate::document::{
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesDrawingLimits;
-use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
+use crate::metrics::{Metric, MetricValue, NamedItems, judged_by_fields, known, of_items};
 use crate::table::TableStyle;
 use crate::table::shapes::{
     SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan as allan_lines,
@@ -87,6 +87,31 @@ impl DescribeResult for ClockCompareResult {
         }
         Some(result)
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let limited = |(name, statistic): OffsetStatistic| {
+            Metric::new(name, LimitUnit::Ns, move |clock: &ComparedClock| {
+                // Offsets of a clock with an arbitrary epoch are relative to its first reading,
+                // so one reading yields no value.
+                let offsets = clock.offset_ns.as_ref();
+                let offsets = offsets.filter(|all| !clock.from_first || all.count > 1);
+                vec![(String::new(), offsets.and_then(statistic))]
+            })
+        };
+        let compared = Metric::value("offset", |clock: &ComparedClock| {
+            known(clock.offset_ns.as_ref().zip(clock.error_bound_ns.as_ref()), |(offset, bound)| {
+                MetricValue::Offset(offset.p50 as f64, bound.p50 as f64)
+            })
+        });
+        let metrics = OFFSET_STATISTICS.map(limited).into_iter().chain([compared]);
+        of_items(clocks, metrics).collect()
+    }
+}
+
+judged_by_fields!(ClockCompareResult);
+
+fn clocks(result: &ClockCompareResult) -> NamedItems<'_, ComparedClock> {
+    result.clocks.iter().map(|clock| (clock.name.clone(), clock)).collect()
 }
 
 /// Name of a statistic of clock offsets, and the function that returns it, in ns; `None` if there
@@ -105,26 +130,6 @@ pub(super) const OFFSET_STATISTICS: [OffsetStatistic; 5] = [
 /// Returns the larger absolute value of two offsets, in ns.
 pub(super) fn larger_magnitude(low: i64, high: i64) -> f64 {
     low.unsigned_abs().max(high.unsigned_abs()) as f64
-}
-
-impl MeasuredResult for ClockCompareResult {
-    fn metrics() -> Vec<Metric<Self>> {
-        let metric = |(name, statistic): OffsetStatistic| {
-            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
-                let value = |clock: &ComparedClock| {
-                    // Offsets of a clock with an arbitrary epoch are relative to its first reading,
-                    // so one reading yields no value.
-                    let offsets = clock.offset_ns.as_ref();
-                    let offsets = offsets.filter(|all| !clock.from_first || all.count > 1);
-                    (clock.name.clone(), offsets.and_then(statistic))
-                };
-                result.clocks.iter().map(value).collect()
-            })
-        };
-        OFFSET_STATISTICS.map(metric).into()
-    }
-
-    judgement_of_fields!();
 }
 
 /// Returns the mean offset of the system clock from the first clock that could be read.

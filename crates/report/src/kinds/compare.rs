@@ -10,6 +10,7 @@ use crate::html::bars;
 use crate::html::data::table_unless_empty;
 use crate::html::escape::each;
 use crate::html::sections::paragraph;
+use crate::metrics::metric_name;
 use crate::table::TableStyle;
 use crate::table::grid::{self, GridColumn};
 use crate::table::summary::wrapped;
@@ -177,20 +178,16 @@ fn only(result: &RunsCompareResult, max: usize) -> Vec<String> {
     unmatched.into_iter().filter_map(sentence).collect()
 }
 
-/// Returns the name of a metric: its path, followed by its kind if the path does not contain it.
+/// Returns the name of a metric with its quantile, and its item, such as `rtt p99 of 1,000/s`.
 #[must_use]
 pub fn compared_name(figure: &ComparedMetric) -> String {
-    let kind = match figure.metric {
-        ComparedMetricKind::P50 => "p50",
-        ComparedMetricKind::P99 => "p99",
-        ComparedMetricKind::P999 => "p99.9",
-        // The path already contains the kind.
-        ComparedMetricKind::Loss | ComparedMetricKind::Time | ComparedMetricKind::Offset => {
-            return figure.path.clone();
-        }
-        ComparedMetricKind::Rate => "rate",
+    let quantile = match figure.metric {
+        ComparedMetricKind::P50 => " p50",
+        ComparedMetricKind::P99 => " p99",
+        ComparedMetricKind::P999 => " p99.9",
+        _ => "",
     };
-    format!("{} {kind}", figure.path)
+    metric_name(&format!("{}{quantile}", figure.name), figure.item.as_deref().unwrap_or_default())
 }
 
 /// Returns the name of a metric, its change in words, and the verdict.
@@ -262,11 +259,11 @@ fn conditions(result: &RunsCompareResult) -> String {
     table_unless_empty("conditions", "Conditions", titles, rows.collect())
 }
 
-/// Returns the metrics in their order, but numbers within their paths ascend: trials at 5,000
-/// requests per second come before those at 10,000.
+/// Returns the metrics by items, whose numbers ascend: trials at 5,000 requests per second come
+/// before those at 10,000.
 fn by_number(figures: &[ComparedMetric]) -> Vec<&ComparedMetric> {
     let of = |figure: &ComparedMetric| {
-        let of = figure.path.split_inclusive(']').next().unwrap_or_default();
+        let of = figure.item.as_deref().unwrap_or_default().replace(',', "");
         let words: String = of.chars().filter(|c| !c.is_ascii_digit()).collect();
         let numbers = of.split(|c: char| !c.is_ascii_digit());
         (words, numbers.filter_map(|number| number.parse().ok()).collect::<Vec<u64>>())
@@ -408,10 +405,24 @@ mod tests {
     #[test]
     fn numbers_are_in_their_order() {
         let one = fixture::sample::<RunsCompareResult>("compare").metrics.remove(0);
-        let paths = ["t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "t[r=5000].b", "c", "a"];
-        let figures = paths.map(|path| ComparedMetric { path: path.to_owned(), ..one.clone() });
-        let ordered: Vec<_> = by_number(&figures).iter().map(|one| one.path.as_str()).collect();
-        let expected = ["t[r=5000].b", "t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "c", "a"];
+        let names = [
+            ("b", Some("10,000/s")),
+            ("a", Some("10,000/s")),
+            ("b", Some("1,000,000/s")),
+            ("b", Some("5,000/s")),
+            ("c", None),
+            ("a", None),
+        ];
+        let figures = names.map(|(name, item)| ComparedMetric {
+            name: name.to_owned(),
+            item: item.map(str::to_owned),
+            ..one.clone()
+        });
+        let ordered: Vec<_> = by_number(&figures)
+            .iter()
+            .map(|one| (one.name.as_str(), one.item.as_deref()))
+            .collect();
+        let expected = [3, 0, 1, 2, 4, 5].map(|index: usize| names[index]);
         assert_eq!(ordered, expected);
     }
 

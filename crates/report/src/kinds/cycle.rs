@@ -15,10 +15,7 @@ use crate::host::conditions;
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::time_series::TimeSeriesDrawingLimits;
-use crate::metrics::{
-    DistributionStatistic, MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, P99_9,
-    judgement_of_fields, share,
-};
+use crate::metrics::{Metric, NamedItems, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::units::{ABSENT, count_of, full_count, human_ns, mean_ns, signed_ns};
 
@@ -105,46 +102,74 @@ impl DescribeResult for CycleResult {
             run: run_of!(self),
         }
     }
-}
 
-impl MeasuredResult for CycleResult {
     fn metrics() -> Vec<Metric<Self>> {
-        const STATISTICS: [DistributionStatistic; 4] = [MEAN, P99, P99_9, MAX];
-        let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
-            let missed = |(label, task): (String, &CycleTaskResult)| {
-                // A period that was never released has missed its deadline as well.
-                let due = task.periods + task.unreleased;
-                (task_name(&label, task), share(task.missed + task.unreleased, due))
-            };
-            result.labelled_tasks().map(missed).collect()
-        });
-        let times = [
-            Metric::of_times("start-latency-", STATISTICS, |result| {
-                task_times(result, |task| task.start_latency_ns.as_ref())
+        let states = [
+            Metric::ratio("missed", |state: &ProgramStateResult| {
+                Some([state.missed, state.periods])
             }),
-            Metric::of_times("execution-", STATISTICS, |result| {
-                task_times(result, |task| task.execution_ns.as_ref())
-            }),
-            Metric::of_times("response-", STATISTICS, |result| {
-                task_times(result, |task| task.response_ns.as_ref())
-            }),
+            Metric::times("execution", |state| state.execution_ns.as_ref()),
+            Metric::times("response", |state| state.response_ns.as_ref()),
         ];
-        [missed].into_iter().chain(times.into_iter().flatten()).collect()
+        let sent = Metric::times("signal-lateness", |sent: &ReleaseSignalCounts| {
+            sent.lateness_ns.as_ref()
+        });
+        of_items(named_tasks, task_metrics())
+            .chain(of_items(named_states, states))
+            .chain(of_items(named_signals, [sent]))
+            .collect()
     }
-
-    judgement_of_fields!();
 }
 
-fn task_name(label: &str, task: &CycleTaskResult) -> String {
-    format!("task '{}' on {label}", task.name)
+judged_by_fields!(CycleResult);
+
+fn task_metrics() -> Vec<Metric<CycleTaskResult>> {
+    let missed = Metric::ratio("missed", |task: &CycleTaskResult| {
+        // A period that was never released has missed its deadline as well.
+        let of_released = [task.missed, task.periods];
+        Some(of_released.map(|count| count.saturating_add(task.unreleased)))
+    });
+    let start_latency =
+        Metric::times("start-latency", |task: &CycleTaskResult| task.start_latency_ns.as_ref());
+    let execution = Metric::times("execution", |task: &CycleTaskResult| task.execution_ns.as_ref());
+    let response = Metric::times("response", |task: &CycleTaskResult| task.response_ns.as_ref());
+    [
+        vec![missed.limited(LimitUnit::Ratio)],
+        start_latency.with_statistics("start-latency-"),
+        execution.with_statistics("execution-"),
+        response.with_statistics("response-"),
+        vec![
+            Metric::ratio("overrun", |task| Some([task.overrun, task.periods])),
+            Metric::ratio("unreleased", |task| Some([task.unreleased, task.planned])),
+            Metric::ratio("failed", |task| Some([task.failed, task.periods])),
+            Metric::times("computation", |task| task.computation_ns.as_ref()),
+            Metric::times("communication", |task| task.communication_ns.as_ref()),
+            Metric::times("idle", |task| task.idle_ns.as_ref()),
+            Metric::times("barrier", |task| task.barrier_ns.as_ref()),
+            Metric::times("served", |task| task.served.as_ref()?.response_ns.as_ref()),
+        ],
+    ]
+    .concat()
 }
 
-fn task_times(
-    result: &CycleResult,
-    times: fn(&CycleTaskResult) -> Option<&Distribution>,
-) -> Vec<NamedTimes<'_>> {
+fn named_tasks(result: &CycleResult) -> NamedItems<'_, CycleTaskResult> {
     let all = result.labelled_tasks();
-    all.map(|(label, task)| (task_name(&label, task), times(task))).collect()
+    all.map(|(label, task)| (format!("task '{}' on {label}", task.name), task)).collect()
+}
+
+fn named_states(result: &CycleResult) -> NamedItems<'_, ProgramStateResult> {
+    let mut all = Vec::new();
+    for (name, task) in named_tasks(result) {
+        all.extend(task.states.iter().map(|one| (format!("state '{}' of {name}", one.name), one)));
+    }
+    all
+}
+
+fn named_signals(result: &CycleResult) -> NamedItems<'_, ReleaseSignalCounts> {
+    let name = |policy: Option<TaskSchedulingPolicy>| {
+        policy.map_or_else(String::new, |policy| policy.name().to_owned())
+    };
+    result.runs.iter().filter_map(|run| Some((name(run.policy), run.sent.as_ref()?))).collect()
 }
 
 fn table(

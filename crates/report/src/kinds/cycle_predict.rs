@@ -13,7 +13,7 @@ use crate::document::{
 use crate::html::bars;
 use crate::html::data::table_unless_empty;
 use crate::html::escape::each;
-use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
+use crate::metrics::{Metric, MetricValue, NamedItems, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars_up_to};
 use crate::units::{ABSENT, count_of, full_count, human_ns, percent, signed_ns};
@@ -71,27 +71,36 @@ impl DescribeResult for CyclePredictResult {
             run: run_of!(self),
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let metrics = [
+            Metric::value("response", |task: &CyclePredictTaskResult| {
+                MetricValue::attempt(task.safe.as_ref().map(|bound| bound.response_ns as f64))
+            })
+            .limited(LimitUnit::Ns),
+            Metric::value("as-published", |task: &CyclePredictTaskResult| {
+                let bound = task.as_published.as_ref();
+                MetricValue::attempt(bound.map(|bound| bound.response_ns as f64))
+            })
+            .limited(LimitUnit::Ns),
+            Metric::number(
+                "deadline-share",
+                LimitUnit::Ratio,
+                CyclePredictTaskResult::deadline_share,
+            ),
+            Metric::number("utilisation", LimitUnit::Ratio, |task| task.utilisation),
+            Metric::ratio("missed", |task| {
+                task.measured.as_ref().map(|measured| [measured.missed, measured.periods])
+            }),
+        ];
+        of_items(tasks, metrics).collect()
+    }
 }
 
-impl MeasuredResult for CyclePredictResult {
-    fn metrics() -> Vec<Metric<Self>> {
-        let metric = |name, unit, value: fn(&CyclePredictTaskResult) -> Option<f64>| {
-            Metric::new(name, unit, move |result: &Self| {
-                let tasks = result.tasks.iter();
-                tasks.map(|task| (format!("task {}", task.name), value(task))).collect()
-            })
-        };
-        vec![
-            metric("response", LimitUnit::Ns, |task| Some(task.safe.as_ref()?.response_ns as f64)),
-            metric("as-published", LimitUnit::Ns, |task| {
-                Some(task.as_published.as_ref()?.response_ns as f64)
-            }),
-            metric("deadline-share", LimitUnit::Ratio, CyclePredictTaskResult::deadline_share),
-            metric("utilisation", LimitUnit::Ratio, |task| task.utilisation),
-        ]
-    }
+judged_by_fields!(CyclePredictResult);
 
-    judgement_of_fields!();
+fn tasks(result: &CyclePredictResult) -> NamedItems<'_, CyclePredictTaskResult> {
+    result.tasks.iter().map(|task| (format!("task {}", task.name), task)).collect()
 }
 
 fn task_table(result: &CyclePredictResult) -> NamedRowTable {

@@ -11,9 +11,7 @@ use crate::document::{
     NamedRow, NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::conditions;
-use crate::metrics::{
-    MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, P99_9, judgement_of_fields, share,
-};
+use crate::metrics::{Metric, MetricValue, NamedItems, judged_by_fields, known, of_items};
 use crate::units::{ABSENT, count_of, full_count, human_ns, human_rate, mean_ns, percent};
 
 /// Definitions of the metrics.
@@ -88,45 +86,85 @@ impl DescribeResult for CycleTestResult {
             run: run_of!(self),
         }
     }
-}
 
-impl MeasuredResult for CycleTestResult {
     fn metrics() -> Vec<Metric<Self>> {
-        let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
-            let states = result.run.iter().flat_map(|run| &run.states);
-            states.map(|one| (state_name(one), share(one.missed, one.periods))).collect()
-        });
-        let responses = Metric::of_times("response-", [MEAN, P99, P99_9, MAX], |result: &Self| {
-            let states = result.run.iter().flat_map(|run| &run.states);
-            states
-                .map(|one| -> NamedTimes<'_> { (state_name(one), one.response_ns.as_ref()) })
-                .collect()
-        });
-        let fault = |name, value: fn(&CycleTestFaultResult) -> Option<u64>| {
-            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
-                let faults = result.run.iter().flat_map(|run| &run.faults);
-                faults
-                    .map(|one| (limited_fault_name(one), value(one).map(|ns| ns as f64)))
-                    .collect()
-            })
-        };
         let faults = [
-            fault("detection", |fault| Some(fault.detected.as_ref()?.after_ns)),
-            fault("recovery", |fault| fault.recovered_after_ns),
+            Metric::value("detection", |fault: &CycleTestFaultResult| {
+                attempt(fault, fault.detected.as_ref().map(|first| first.after_ns))
+            })
+            .limited(LimitUnit::Ns),
+            Metric::value("recovery", |fault| attempt(fault, fault.recovered_after_ns))
+                .limited(LimitUnit::Ns),
         ];
-        [missed].into_iter().chain(responses).chain(faults).collect()
+        let sources =
+            Metric::times("lateness", |one: &SimulatedSourceResult| one.lateness_ns.as_ref());
+        let load = Metric::value("load", |result: &Self| {
+            known(result.search.as_ref(), |search| {
+                MetricValue::found_rate(search.lower.unwrap_or(0.0), search.lower, search.upper)
+            })
+        });
+        of_items(states_of, state_metrics())
+            .chain(of_items(faults_of, faults))
+            .chain(of_items(nodes_of, node_metrics()))
+            .chain(of_items(sources_of, [sources.informational()]))
+            .chain([load])
+            .collect()
     }
-
-    judgement_of_fields!();
 }
 
-fn state_name(state: &CycleTestStateResult) -> String {
-    format!("state '{}'", state.name)
+judged_by_fields!(CycleTestResult);
+
+fn state_metrics() -> Vec<Metric<CycleTestStateResult>> {
+    let missed =
+        Metric::ratio("missed", |state: &CycleTestStateResult| Some([state.missed, state.periods]));
+    let response =
+        Metric::times("response", |state: &CycleTestStateResult| state.response_ns.as_ref());
+    let execution =
+        Metric::times("execution", |state: &CycleTestStateResult| state.execution_ns.as_ref());
+    [vec![missed.limited(LimitUnit::Ratio)], response.with_statistics("response-"), vec![execution]]
+        .concat()
 }
 
-fn limited_fault_name(fault: &CycleTestFaultResult) -> String {
-    let whose = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
-    format!("fault {}{whose}", fault.kind.name())
+fn node_metrics() -> [Metric<CycleTestNodeResult>; 6] {
+    [
+        Metric::ratio("missed", |node: &CycleTestNodeResult| Some([node.missed, node.periods])),
+        Metric::ratio("overrun", |node| Some([node.overrun, node.periods])),
+        Metric::times("response", |node| node.response_ns.as_ref()),
+        Metric::times("computation", |node| node.computation_ns.as_ref()),
+        Metric::times("communication", |node| node.communication_ns.as_ref()),
+        Metric::times("idle", |node| node.idle_ns.as_ref()),
+    ]
+}
+
+fn states_of(result: &CycleTestResult) -> NamedItems<'_, CycleTestStateResult> {
+    let states = result.run.iter().flat_map(|run| &run.states);
+    states.map(|one| (format!("state '{}'", one.name), one)).collect()
+}
+
+fn faults_of(result: &CycleTestResult) -> NamedItems<'_, CycleTestFaultResult> {
+    let whose = |fault: &CycleTestFaultResult| {
+        fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"))
+    };
+    let faults = result.run.iter().flat_map(|run| &run.faults);
+    faults.map(|one| (format!("fault {}{}", one.kind.name(), whose(one)), one)).collect()
+}
+
+fn nodes_of(result: &CycleTestResult) -> NamedItems<'_, CycleTestNodeResult> {
+    let nodes = result.run.iter().flat_map(|run| &run.nodes);
+    nodes.map(|one| (one.name.clone(), one)).collect()
+}
+
+fn sources_of(result: &CycleTestResult) -> NamedItems<'_, SimulatedSourceResult> {
+    let sources = result.run.iter().flat_map(|run| &run.sources);
+    sources.map(|one| (one.name.clone(), one)).collect()
+}
+
+/// Returns the time after a fault; it has none if it was not injected, and failed if it was.
+fn attempt(fault: &CycleTestFaultResult, after_ns: Option<u64>) -> MetricValue<'static> {
+    match after_ns {
+        None if fault.injected == 0 => MetricValue::NotMeasured,
+        after_ns => MetricValue::attempt(after_ns.map(|ns| ns as f64)),
+    }
 }
 
 /// Returns the highest load without misses, or the misses of a single run, as headline.

@@ -2,7 +2,7 @@
 //! shared plots, and the trials of each.
 
 use horolog_record::{
-    CapacitySearchGoal, DemoCandidateResult, DemoResult, Distribution, Finding, Trial,
+    CapacitySearchGoal, DemoCandidateResult, DemoResult, Distribution, Finding, LoadResult, Trial,
 };
 
 use crate::document::{BlockContent, DescribeResult, HeadlineMetric, ResultDocument, run_of};
@@ -13,6 +13,7 @@ use crate::html::losses::losses;
 use crate::html::plot::Plot;
 use crate::html::sections::{command_line, findings, times_at_lower_bound};
 use crate::html::{LOAD_NOTE, series, trials};
+use crate::metrics::{Metric, NamedItems, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::{TextBar, bars};
@@ -77,6 +78,14 @@ impl DescribeResult for DemoResult {
         }
         Some(result)
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        of_items(loads, LoadResult::metrics()).collect()
+    }
+}
+
+fn loads(result: &DemoResult) -> NamedItems<'_, LoadResult> {
+    result.candidates.iter().map(|one| (one.label.clone(), &one.load)).collect()
 }
 
 /// Returns true if the search goal of any server allows loss.

@@ -14,7 +14,7 @@ use crate::document::{
 };
 use crate::html::escape::{each, text};
 use crate::html::sections::{finding as finding_item, findings, paragraph};
-use crate::metrics::{MeasuredResult, Metric};
+use crate::metrics::{MeasuredResult, Metric, NamedItems};
 use crate::table::TableStyle;
 use crate::table::grid::CellTone;
 use crate::table::summary::{finding as finding_lines, wrapped};
@@ -55,27 +55,34 @@ impl DescribeResult for HostAllResult {
             run: run_of!(self),
         }
     }
-}
 
-impl MeasuredResult for HostAllResult {
     fn metrics() -> Vec<Metric<Self>> {
-        fn within<R: MeasuredResult + 'static>(
+        fn within<R: DescribeResult + 'static>(
             prefix: &'static str,
-            part: fn(&HostAllResult) -> Option<&R>,
+            part: fn(&HostAllResult) -> NamedItems<'_, R>,
         ) -> impl Iterator<Item = Metric<HostAllResult>> {
             R::metrics().into_iter().map(move |metric| metric.within(prefix, part))
         }
-        within::<HostDelayResult>("delay.", |all| all.delay.as_ref())
-            .chain(within::<HostTimerResult>("timer.", |all| all.timer.as_ref()))
-            .chain(within::<HostSwitchResult>("switch.", |all| all.switch.as_ref()))
-            .chain(within::<HostInterruptResult>("interrupt.", |all| all.interrupt.as_ref()))
+        within::<HostDelayResult>("delay.", |all| unnamed(all.delay.as_ref()))
+            .chain(within::<HostTimerResult>("timer.", |all| unnamed(all.timer.as_ref())))
+            .chain(within::<HostSwitchResult>("switch.", |all| unnamed(all.switch.as_ref())))
+            .chain(within::<HostInterruptResult>("interrupt.", |all| {
+                unnamed(all.interrupt.as_ref())
+            }))
+            .chain(within::<HostClockResult>("clock.", |all| unnamed(all.clock.as_ref())))
             .collect()
     }
+}
 
+impl MeasuredResult for HostAllResult {
     fn judgement(&mut self) -> (&mut Vec<LimitResult>, Vec<&Finding>) {
         let worst = self.worst_findings.iter();
         (&mut self.limits, worst.map(|one| &one.finding).collect())
     }
+}
+
+fn unnamed<R>(part: Option<&R>) -> NamedItems<'_, R> {
+    part.into_iter().map(|part| (String::new(), part)).collect()
 }
 
 /// Returns the documents of the parts that have a result, the interfaces last.

@@ -11,6 +11,7 @@ use crate::document::{
     ResultDocument, run_of,
 };
 use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
+use crate::metrics::{Metric, NamedItems, of_items};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, sentence, signed_ns};
 
 const COLUMNS: [(&str, usize); 6] = [
@@ -54,6 +55,16 @@ impl DescribeResult for HostClockResult {
             run: run_of!(self),
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let call = Metric::time("system-call", |result: &Self| result.system_call_ns);
+        let cost = Metric::time("clock-cost", |clock: &ClockFacts| clock.cost_ns);
+        of_items(clocks_by_name, [cost]).chain([call]).collect()
+    }
+}
+
+fn clocks_by_name(result: &HostClockResult) -> NamedItems<'_, ClockFacts> {
+    result.clocks.iter().map(|clock| (clock.name.clone(), clock)).collect()
 }
 
 fn clocks(result: &HostClockResult) -> NamedRowTable {

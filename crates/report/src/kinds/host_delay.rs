@@ -16,7 +16,7 @@ use crate::html::data;
 use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotView, PlotViews};
 use crate::html::sections::paragraph;
-use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
+use crate::metrics::{Metric, NamedItems, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridColumn};
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
@@ -85,23 +85,24 @@ impl DescribeResult for HostDelayResult {
             },
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let overshoot =
+            Metric::times("overshoot", |cell: &DelayMeasurement| cell.overshoot_ns.as_ref());
+        of_items(measured_cells, overshoot.with_statistics("")).collect()
+    }
 }
 
-impl MeasuredResult for HostDelayResult {
-    fn metrics() -> Vec<Metric<Self>> {
-        Metric::of_times("", STATISTICS, |result: &Self| {
-            let name = |cell: &DelayMeasurement| {
-                let setting = result.settings.get(cell.setting).map_or("", setting_name);
-                format!("{} of {}, {setting}", cell.function.name(), human_ns(cell.requested_ns))
-            };
-            // An impossible wait has no value and fails no limit.
-            let measured = result.cells.iter().filter(|cell| cell.overshoot_ns.is_some());
-            measured.map(|cell| (name(cell), cell.overshoot_ns.as_ref())).collect()
-        })
-        .into()
-    }
+judged_by_fields!(HostDelayResult);
 
-    judgement_of_fields!();
+/// Returns the measured waits: an impossible one has no value and fails no limit.
+fn measured_cells(result: &HostDelayResult) -> NamedItems<'_, DelayMeasurement> {
+    let name = |cell: &DelayMeasurement| {
+        let setting = result.settings.get(cell.setting).map_or("", setting_name);
+        format!("{} of {}, {setting}", cell.function.name(), human_ns(cell.requested_ns))
+    };
+    let measured = result.cells.iter().filter(|cell| cell.overshoot_ns.is_some());
+    measured.map(|cell| (name(cell), cell)).collect()
 }
 
 /// Returns the name of a setting.

@@ -12,9 +12,7 @@ use crate::document::{
     NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
-use crate::metrics::{
-    DistributionStatistic, MAX, MEAN, MeasuredResult, Metric, NamedTimes, P99, judgement_of_fields,
-};
+use crate::metrics::{Metric, NamedItems, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, percent_of, sentence};
@@ -61,38 +59,39 @@ impl DescribeResult for HostInterruptResult {
             run: run_of!(self),
         }
     }
-}
 
-impl MeasuredResult for HostInterruptResult {
     fn metrics() -> Vec<Metric<Self>> {
-        const STATISTICS: [DistributionStatistic; 3] = [MEAN, P99, MAX];
-        let noise = |name, unit, value: fn(&OsNoise) -> f64| {
-            Metric::new(name, unit, move |result: &Self| {
-                result.os_noise.iter().map(|core| (core_name(core), Some(value(core)))).collect()
-            })
+        let delay = |name, handlers| {
+            let delay = Metric::times(name, |one: &TimerHandlerLatency| one.delay_ns.as_ref());
+            of_items(handlers, delay.with_statistics(&format!("{name}.")))
         };
-        let latencies = [
-            Metric::of_times("kernel.", STATISTICS, |all| latencies(all, TimerHandlerKind::Kernel)),
-            Metric::of_times("signal.", STATISTICS, |all| latencies(all, TimerHandlerKind::Signal)),
-            Metric::of_times("timerfd.", STATISTICS, |all| {
-                latencies(all, TimerHandlerKind::Timerfd)
-            }),
-        ];
         let noise = [
-            noise("os-noise", LimitUnit::Ratio, |core| {
-                core.all.total_ns as f64 / core.duration_ns.max(1) as f64
+            Metric::number("os-noise", LimitUnit::Ratio, |core: &OsNoise| {
+                Some(core.all.total_ns as f64 / core.duration_ns.max(1) as f64)
             }),
-            noise("gap", LimitUnit::Ns, |core| core.all.max_ns as f64),
+            Metric::number("gap", LimitUnit::Ns, |core| Some(core.all.max_ns as f64)),
+            Metric::times("gap", |core| core.gap_ns.as_ref()),
         ];
-        latencies.into_iter().flatten().chain(noise).collect()
+        delay("kernel", |all| handlers_of(all, TimerHandlerKind::Kernel))
+            .chain(delay("signal", |all| handlers_of(all, TimerHandlerKind::Signal)))
+            .chain(delay("timerfd", |all| handlers_of(all, TimerHandlerKind::Timerfd)))
+            .chain(of_items(noisy_cores, noise))
+            .collect()
     }
-
-    judgement_of_fields!();
 }
 
-fn latencies(result: &HostInterruptResult, kind: TimerHandlerKind) -> Vec<NamedTimes<'_>> {
+judged_by_fields!(HostInterruptResult);
+
+fn handlers_of(
+    result: &HostInterruptResult,
+    kind: TimerHandlerKind,
+) -> NamedItems<'_, TimerHandlerLatency> {
     let handlers = result.handlers.iter().filter(|handler| handler.kind == kind);
-    handlers.map(|one| (format!("core {}", one.core), one.delay_ns.as_ref())).collect()
+    handlers.map(|one| (format!("core {}", one.core), one)).collect()
+}
+
+fn noisy_cores(result: &HostInterruptResult) -> NamedItems<'_, OsNoise> {
+    result.os_noise.iter().map(|core| (core_name(core), core)).collect()
 }
 
 fn blocks(result: &HostInterruptResult) -> Vec<crate::document::DocumentBlock<'_>> {

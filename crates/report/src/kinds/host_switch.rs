@@ -13,7 +13,7 @@ use crate::document::{
     NamedRowTable, ResultDocument, run_of,
 };
 use crate::host::{conditions, scheduling};
-use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
+use crate::metrics::{Metric, NamedItems, judged_by_fields, of_items};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence};
 
 const NAME_WIDTH: usize = 30;
@@ -64,35 +64,48 @@ impl DescribeResult for HostSwitchResult {
             run: run_of!(self),
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let switch = |name, steps| {
+            let cost = Metric::time(name, |one: &YieldSwitchCost| one.per_switch_ns);
+            of_items(steps, [cost.limited(LimitUnit::Ns)])
+        };
+        let turn = |name, exchanges| {
+            let mean = Metric::number(name, LimitUnit::Ns, |one: &PingPongCost| one.turn_mean_ns);
+            of_items(exchanges, [mean])
+        };
+        let exchanges = [
+            Metric::time("exchange", |one: &PingPongCost| one.per_switch_ns),
+            Metric::times("turn", |one| one.turn_ns.as_ref()),
+        ];
+        switch("process", |all| steps_with(all, ContextSwitchPeerKind::Process))
+            .chain(switch("thread", |all| steps_with(all, ContextSwitchPeerKind::Thread)))
+            .chain(turn("pipe", |all| exchanges_by(all, Some(HandoverMechanism::Pipe))))
+            .chain(turn("futex", |all| exchanges_by(all, Some(HandoverMechanism::Futex))))
+            .chain(turn("eventfd", |all| exchanges_by(all, Some(HandoverMechanism::Eventfd))))
+            .chain(of_items(|all| exchanges_by(all, None), exchanges))
+            .collect()
+    }
 }
 
-impl MeasuredResult for HostSwitchResult {
-    fn metrics() -> Vec<Metric<Self>> {
-        let switch = |name, peer| {
-            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
-                let steps = result.steps.iter().filter(|steps| steps.peer == peer);
-                let cost = |one: &YieldSwitchCost| {
-                    (format!("a {}", peer_name(one.peer)), one.per_switch_ns)
-                };
-                steps.map(cost).collect()
-            })
-        };
-        let turn = |name, mechanism| {
-            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
-                let all = result.exchanges.iter().filter(|one| one.mechanism == mechanism);
-                all.map(|one| (exchange_name(one), one.turn_mean_ns)).collect()
-            })
-        };
-        vec![
-            switch("process", ContextSwitchPeerKind::Process),
-            switch("thread", ContextSwitchPeerKind::Thread),
-            turn("pipe", HandoverMechanism::Pipe),
-            turn("futex", HandoverMechanism::Futex),
-            turn("eventfd", HandoverMechanism::Eventfd),
-        ]
-    }
+judged_by_fields!(HostSwitchResult);
 
-    judgement_of_fields!();
+fn steps_with(
+    result: &HostSwitchResult,
+    peer: ContextSwitchPeerKind,
+) -> NamedItems<'_, YieldSwitchCost> {
+    let steps = result.steps.iter().filter(|steps| steps.peer == peer);
+    steps.map(|one| (format!("a {}", peer_name(peer)), one)).collect()
+}
+
+/// Returns the ping-pongs by a mechanism, or all.
+fn exchanges_by(
+    result: &HostSwitchResult,
+    mechanism: Option<HandoverMechanism>,
+) -> NamedItems<'_, PingPongCost> {
+    let all = result.exchanges.iter();
+    let all = all.filter(|one| mechanism.is_none_or(|mechanism| one.mechanism == mechanism));
+    all.map(|one| (exchange_name(one), one)).collect()
 }
 
 /// Returns the table of the cost by `sched_yield`: both metrics, as median and by repetition.

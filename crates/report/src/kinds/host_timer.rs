@@ -12,7 +12,7 @@ use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::html::latency::time_axis;
 use crate::html::plot::{Plot, PlotAxis, PlotViews};
 use crate::html::time_series::TimeSeriesDrawingLimits;
-use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
+use crate::metrics::{Metric, NamedItems, judged_by_fields, of_items};
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{full_count, human_ns, sentence};
 
@@ -53,24 +53,20 @@ impl DescribeResult for HostTimerResult {
             run: run_of!(self),
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let latency = Metric::times("latency", |core: &CoreWakeupLatency| core.latency_ns.as_ref());
+        let missed = Metric::number("missed", LimitUnit::Ratio, |core: &CoreWakeupLatency| {
+            core.latency_ns.as_ref().map(|all| core.missed as f64 / all.count as f64)
+        });
+        of_items(named_cores, latency.with_statistics("").into_iter().chain([missed])).collect()
+    }
 }
 
-impl MeasuredResult for HostTimerResult {
-    fn metrics() -> Vec<Metric<Self>> {
-        let latencies = Metric::of_times("", STATISTICS, |result: &Self| {
-            result.cores.iter().map(|core| (name(core), core.latency_ns.as_ref())).collect()
-        });
-        let missed = Metric::new("missed", LimitUnit::Ratio, |result: &Self| {
-            let of_core = |core: &CoreWakeupLatency| {
-                let latency = core.latency_ns.as_ref();
-                (name(core), latency.map(|all| core.missed as f64 / all.count as f64))
-            };
-            result.cores.iter().map(of_core).collect()
-        });
-        latencies.into_iter().chain([missed]).collect()
-    }
+judged_by_fields!(HostTimerResult);
 
-    judgement_of_fields!();
+fn named_cores(result: &HostTimerResult) -> NamedItems<'_, CoreWakeupLatency> {
+    result.cores.iter().map(|core| (name(core), core)).collect()
 }
 
 fn name(core: &CoreWakeupLatency) -> String {

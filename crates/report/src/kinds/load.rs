@@ -6,7 +6,9 @@ mod intervals;
 mod mix_parts;
 mod offsets;
 
-use horolog_record::{Distribution, LoadResult, RequestMode, RequestSpacing};
+use horolog_record::{
+    CapacitySearchResult, Distribution, LoadResult, RequestMode, RequestSpacing, Trial,
+};
 
 use crate::document::{
     BlockContent, DescribeResult, DocumentBlock, HeadlineMetric, NamedFacts, ResultDocument,
@@ -17,10 +19,11 @@ use crate::html::latency::{PlotIdsAndTitle, histogram};
 use crate::html::losses::losses;
 use crate::html::sections::{mode_name, target_name, times_at_lower_bound};
 use crate::html::{series, trials};
+use crate::metrics::{Metric, MetricValue, NamedItems, joined, known, of_items};
 use crate::table::shapes::load as shapes;
 use crate::table::summary::wrapped;
 use crate::table::{LoadTableOptions, TableStyle, behind_label, header, labelled, row};
-use crate::units::{full_count, human_ns, human_rate, percent_of};
+use crate::units::{full_count, full_rate, human_ns, human_rate, percent_of};
 use crate::verdict::{BestRate, LossTotals, goal_name, location_name, lower_bound_trial, sentence};
 
 const HISTOGRAM: PlotIdsAndTitle = PlotIdsAndTitle {
@@ -73,6 +76,75 @@ impl DescribeResult for LoadResult {
     fn embedded(&self) -> Option<Self> {
         intervals::without_intervals(self)
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let capacity =
+            Metric::value("capacity", |result: &Self| found_capacity(result.search.as_ref()));
+        let overload = Metric::value("overload-replies", |result: &Self| {
+            known(result.overload.as_ref(), |one| MetricValue::rate(one.answered_rate))
+        });
+        of_items(judged_trials, trial_metrics()).chain([capacity, overload]).collect()
+    }
+}
+
+/// Returns the rate that a search found.
+pub(crate) fn found_capacity(search: Option<&CapacitySearchResult>) -> MetricValue<'static> {
+    known(search, |found| MetricValue::found_rate(found.rate, found.lower, found.upper))
+}
+
+/// Returns true if a trial is above the rate that the search found. The outcome of such a trial is
+/// random, and the rate found already expresses the overload.
+pub(crate) fn is_above_capacity(rate: f64, search: Option<&CapacitySearchResult>) -> bool {
+    search.and_then(|search| search.lower).is_some_and(|lower| rate > lower)
+}
+
+/// Returns the trials, without those above the rate that the search found.
+fn judged_trials(result: &LoadResult) -> NamedItems<'_, Trial> {
+    let is_judged =
+        |trial: &&Trial| !is_above_capacity(trial.intended_rate, result.search.as_ref());
+    trials_with_parts(result.trials.iter().filter(is_judged))
+}
+
+/// Returns trials by their intended rates, and those of the kinds of requests in a mix.
+pub(crate) fn trials_with_parts<'a>(
+    trials: impl Iterator<Item = &'a Trial>,
+) -> NamedItems<'a, Trial> {
+    let mut all: Vec<_> = trials.map(|trial| (full_rate(trial.intended_rate), trial)).collect();
+    let mut next = 0;
+    while let Some((name, trial)) = all.get(next).cloned() {
+        all.extend(trial.parts.iter().map(|part| (joined(&name, &part.name), &part.trial)));
+        next += 1;
+    }
+    all
+}
+
+/// Returns the metrics of a trial.
+pub(crate) fn trial_metrics() -> Vec<Metric<Trial>> {
+    vec![
+        Metric::ratio("loss", |trial: &Trial| Some([trial.lost, trial.sent])),
+        Metric::ratio("unsynchronised", |trial| Some([trial.unsynchronised, trial.received])),
+        Metric::ratio("late", |trial| Some([trial.late, trial.sent])),
+        Metric::ratio("invalid", |trial| Some([trial.invalid_total(), trial.sent])),
+        Metric::ratio("authenticated-loss", |trial| {
+            trial.authenticated.as_ref().map(|counts| [counts.lost, counts.sent])
+        }),
+        Metric::ratio("compliant-loss", |trial| {
+            trial.compliant_clients.as_ref().map(|clients| [clients.lost, clients.sent])
+        }),
+        Metric::ratio("compliant-invalid", |trial| {
+            trial.compliant_clients.as_ref().map(|clients| [clients.invalid, clients.sent])
+        }),
+        Metric::times("compliant-rtt", |trial| trial.compliant_clients.as_ref()?.rtt_ns.as_ref()),
+        Metric::times("rtt", |trial| trial.rtt_ns.as_ref()),
+        Metric::times("response", |trial| trial.response_time_ns.as_ref()),
+        Metric::times("lateness", |trial: &Trial| trial.lateness_ns.as_ref()).informational(),
+        // The timestamp may have been taken at either end of the reply's round trip.
+        Metric::value("offset", |trial: &Trial| {
+            known(trial.tx_offset_ns.as_ref().zip(trial.rtt_ns.as_ref()), |(offset, rtt)| {
+                MetricValue::Offset(offset.p50 as f64, rtt.p50 as f64 / 2.0)
+            })
+        }),
+    ]
 }
 
 /// Returns true if the run is described by its time series rather than by a rate.

@@ -12,11 +12,13 @@ use crate::html::latency::{PlotIdsAndTitle, histogram, time_axis};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotViews};
 use crate::html::sections::target_name;
 use crate::html::{series, trials};
+use crate::kinds::load::{found_capacity, is_above_capacity};
+use crate::metrics::{Metric, NamedItems, of_items};
 use crate::table::grid::CellTone;
 use crate::table::shapes::{PlottedTrials, distribution, trials as trial_shapes};
 use crate::table::summary::wrapped;
 use crate::table::{TableStyle, nts_ke_header, nts_ke_row};
-use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of};
+use crate::units::{ABSENT, amount, full_count, full_rate, human_ns, human_rate, percent_of};
 use crate::verdict::search_sentence;
 
 const METHOD: &str = "Times are from the start of the connection, or from its intended start in a \
@@ -71,6 +73,25 @@ impl DescribeResult for NtsKeLoadResult {
             run: run_of!(self),
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let trials = [
+            Metric::ratio("loss", |trial: &NtsKeTrial| Some([trial.lost, trial.sent])),
+            Metric::times("handshake", |trial| trial.handshake_ns.as_ref()),
+        ];
+        let capacity =
+            Metric::value("capacity", |result: &Self| found_capacity(result.search.as_ref()));
+        of_items(judged_trials, trials).chain([capacity]).collect()
+    }
+}
+
+/// Returns the trials, without those above the rate that the search found.
+fn judged_trials(result: &NtsKeLoadResult) -> NamedItems<'_, NtsKeTrial> {
+    let name = |trial: &NtsKeTrial| {
+        let Some(rate) = trial.intended_rate else { return Some(String::new()) };
+        (!is_above_capacity(rate, result.search.as_ref())).then(|| full_rate(rate))
+    };
+    result.trials.iter().filter_map(|trial| Some((name(trial)?, trial))).collect()
 }
 
 fn headline(result: &NtsKeLoadResult) -> HeadlineMetric {

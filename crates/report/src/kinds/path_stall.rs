@@ -17,7 +17,7 @@ use crate::html::data::{row, table};
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
-use crate::metrics::{MeasuredResult, Metric, NamedValue, judgement_of_fields, share};
+use crate::metrics::{Metric, NamedItems, NamedValue, judged_by_fields, of_items, share};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::{TextBar, worst_first};
@@ -88,17 +88,41 @@ impl DescribeResult for PathStallResult {
             run: RunFacts { heading: "Kernel, ends and host", before: ends, ..run_of!(self) },
         }
     }
-}
 
-impl MeasuredResult for PathStallResult {
     fn metrics() -> Vec<Metric<Self>> {
-        vec![
+        let cells = [
+            Metric::ratio("stalled", |cell: &StallMeasurement| {
+                Some([cell.stalled, cell.exchanges])
+            }),
+            Metric::times("exchange", |cell| cell.exchange_ns.as_ref()),
+        ];
+        let stall = Metric::times("stall", |one: &WatchedConnection| one.stall_ns.as_ref());
+        let limited = [
             Metric::new("stalled", LimitUnit::Ratio, |result| vec![stalled_share(result)]),
             Metric::new("longest", LimitUnit::Ns, longest_times_ns),
-        ]
+        ];
+        limited
+            .into_iter()
+            .chain(of_items(cells_by_name, cells))
+            .chain(of_items(connections_by_server, [stall]))
+            .collect()
     }
+}
 
-    judgement_of_fields!();
+judged_by_fields!(PathStallResult);
+
+fn cells_by_name(result: &PathStallResult) -> NamedItems<'_, StallMeasurement> {
+    let name = |cell: &StallMeasurement| match cell.option {
+        StallSocketOption::None => format!("{}, no option", pattern(cell)),
+        set => format!("{}, {}", pattern(cell), option(set)),
+    };
+    result.cells.iter().map(|cell| (name(cell), cell)).collect()
+}
+
+/// Returns the watched connections by their servers, since the ports of clients vary.
+fn connections_by_server(result: &PathStallResult) -> NamedItems<'_, WatchedConnection> {
+    let connections = result.watched.iter().flat_map(|watched| &watched.connections);
+    connections.map(|one| (one.server.clone(), one)).collect()
 }
 
 fn measurements_without_option(

@@ -13,7 +13,7 @@ use crate::document::{
     ResultDocument, RunFacts, run_of,
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
-use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields};
+use crate::metrics::{Metric, MetricValue, NamedItems, STATISTICS, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
@@ -92,35 +92,46 @@ impl DescribeResult for PathTcpResult {
             run: RunFacts { heading: "Ends and host", before: ends, ..run_of!(self) },
         }
     }
-}
 
-impl MeasuredResult for PathTcpResult {
     fn metrics() -> Vec<Metric<Self>> {
         // Half the round trip.
         let latencies = STATISTICS.map(|(name, statistic)| {
-            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
-                let half = |row: &TcpLatencyRow| {
-                    let half = row.rtt_ns.as_ref().map(|rtt| statistic(rtt) / 2.0);
-                    (format!("latency of {} bytes", row.size_bytes), half)
-                };
-                result.latency.iter().map(half).collect()
+            Metric::new(name, LimitUnit::Ns, move |row: &TcpLatencyRow| {
+                let half = row.rtt_ns.as_ref().map(|rtt| statistic(rtt) / 2.0);
+                vec![(String::new(), half)]
             })
         });
-        let bandwidth = Metric::new("bandwidth", LimitUnit::BytesPerSecond, |result: &Self| {
-            let rate = |row: &TcpBandwidthRow| {
-                let direction = match row.direction {
-                    TcpDirection::Forward => "forward",
-                    TcpDirection::Backward => "backward",
-                };
-                let name = format!("writes of {} bytes, {direction}", row.size_bytes);
-                (name, (row.received_bytes > 0).then_some(row.rate))
-            };
-            result.bandwidth.iter().map(rate).collect()
-        });
-        latencies.into_iter().chain([bandwidth]).collect()
+        let rtt = Metric::times("rtt", |row: &TcpLatencyRow| row.rtt_ns.as_ref());
+        let bandwidth = [
+            Metric::value("bandwidth", |row: &TcpBandwidthRow| MetricValue::rate(row.rate))
+                .limited(LimitUnit::BytesPerSecond),
+            Metric::ratio("retransmitted", |row| {
+                let tcp = row.tcp.as_ref().filter(|tcp| tcp.mss_bytes > 0)?;
+                Some([tcp.retransmitted, row.received_bytes.div_ceil(tcp.mss_bytes)])
+            }),
+        ];
+        of_items(latency_rows, latencies.into_iter().chain([rtt]))
+            .chain(of_items(bandwidth_rows, bandwidth))
+            .collect()
     }
+}
 
-    judgement_of_fields!();
+judged_by_fields!(PathTcpResult);
+
+fn latency_rows(result: &PathTcpResult) -> NamedItems<'_, TcpLatencyRow> {
+    let rows = result.latency.iter();
+    rows.map(|row| (format!("latency of {} bytes", row.size_bytes), row)).collect()
+}
+
+fn bandwidth_rows(result: &PathTcpResult) -> NamedItems<'_, TcpBandwidthRow> {
+    let name = |row: &TcpBandwidthRow| {
+        let direction = match row.direction {
+            TcpDirection::Forward => "forward",
+            TcpDirection::Backward => "backward",
+        };
+        format!("writes of {} bytes, {direction}", row.size_bytes)
+    };
+    result.bandwidth.iter().map(|row| (name(row), row)).collect()
 }
 
 /// Returns the median round trip of the first message size that has any; without one, the highest

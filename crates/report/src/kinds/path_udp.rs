@@ -12,12 +12,12 @@ use crate::document::{
 use crate::html::escape::each;
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::{data, series, trials};
-use crate::metrics::{MeasuredResult, Metric, STATISTICS, judgement_of_fields, share};
+use crate::metrics::{Metric, NamedItems, joined, judged_by_fields, of_items, share};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::distributions;
 use crate::units::{
-    ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of, signed_ns,
+    ABSENT, amount, full_count, full_rate, human_ns, human_rate, percent, percent_of, signed_ns,
 };
 
 const METHOD: &str = "L: payload bytes. IP: IP packets per datagram. R: load datagrams \
@@ -79,27 +79,63 @@ impl DescribeResult for PathUdpResult {
             run: RunFacts { after: conditions(self), ..run_of!(self) },
         }
     }
-}
 
-impl MeasuredResult for PathUdpResult {
     fn metrics() -> Vec<Metric<Self>> {
-        let ratio = |name, value: fn(&PathUdpRow) -> Option<f64>| {
-            Metric::new(name, LimitUnit::Ratio, move |result: &Self| {
-                result.rows.iter().map(|row| (row_name(row), value(row))).collect()
-            })
-        };
-        let ratios = [
-            ratio("loss", |row| (row.counts.sent > 0).then(|| row.loss_ratio())),
+        let delay = Metric::times("delay", |row: &PathUdpRow| row.delay_ns.as_ref());
+        let ratio = |name, value| Metric::number(name, LimitUnit::Ratio, value);
+        let limited = [
+            ratio("loss", |row: &PathUdpRow| (row.counts.sent > 0).then(|| row.loss_ratio())),
             ratio("reordered", |row| Some(1.0 - row.order_ratio()?)),
             ratio("duplicates", |row| share(row.counts.duplicate, row.counts.received)),
         ];
-        let delays = Metric::of_times("", STATISTICS, |result: &Self| {
-            result.rows.iter().map(|row| (row_name(row), row.delay_ns.as_ref())).collect()
-        });
-        ratios.into_iter().chain(delays).collect()
+        let limited = limited.into_iter().chain(delay.statistics(""));
+        let compared = [
+            delay,
+            Metric::times("rtt", |row| row.rtt_ns.as_ref()),
+            Metric::times("far", |row| row.far_ns.as_ref()),
+            Metric::times("wire", |row| row.wire_ns.as_ref()),
+            Metric::times("send-late", |row: &PathUdpRow| row.send_late_ns.as_ref())
+                .informational(),
+            Metric::times("host-send", |row: &PathUdpRow| row.host_send_ns.as_ref())
+                .informational(),
+            Metric::times("host-receive", |row: &PathUdpRow| row.host_receive_ns.as_ref())
+                .informational(),
+        ];
+        of_items(limited_rows, limited)
+            .chain(of_items(compared_counts, path_metrics()))
+            .chain(of_items(compared_rows, compared))
+            .collect()
     }
+}
 
-    judgement_of_fields!();
+judged_by_fields!(PathUdpResult);
+
+fn limited_rows(result: &PathUdpResult) -> NamedItems<'_, PathUdpRow> {
+    result.rows.iter().map(|row| (row_name(row), row)).collect()
+}
+
+/// Returns the rows by length, load and intended rate: at another rate a row is another one.
+fn compared_rows(result: &PathUdpResult) -> NamedItems<'_, PathUdpRow> {
+    let name = |row: &PathUdpRow| {
+        let rate = row.intended_rate.map_or_else(String::new, full_rate);
+        joined(&row_name(row), &rate)
+    };
+    result.rows.iter().map(|row| (name(row), row)).collect()
+}
+
+fn compared_counts(result: &PathUdpResult) -> NamedItems<'_, PathRequestCounts> {
+    compared_rows(result).into_iter().map(|(name, row)| (name, &row.counts)).collect()
+}
+
+/// Returns the metrics of the requests of a path.
+pub(crate) fn path_metrics() -> [Metric<PathRequestCounts>; 5] {
+    [
+        Metric::ratio("loss", |counts: &PathRequestCounts| Some([counts.lost, counts.sent])),
+        Metric::ratio("late", |counts| Some([counts.late, counts.sent])),
+        Metric::ratio("invalid", |counts| Some([counts.invalid, counts.sent])),
+        Metric::ratio("refused", |counts| Some([counts.refused, counts.sent])),
+        Metric::ratio("reordered", |counts| Some([counts.reordered, counts.received])),
+    ]
 }
 
 /// Returns the name of a row: its payload length and, with load, its load ratio R.

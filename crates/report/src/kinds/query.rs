@@ -8,6 +8,7 @@ use horolog_record::{
     AllanDeviation, ExactSummary, ExchangeSample, LeapState, LimitUnit, QueriedServerState,
     QueryResult, QueryServerResult, ServerOffsetDifference, TimestampCounts,
 };
+use horolog_stats::Histogram;
 
 use crate::document::{
     BlockContent, DescribeResult, HeadlineMetric, NamedFacts, ResultDocument, RunFacts, run_of,
@@ -17,7 +18,7 @@ use crate::html::escape::{each, text};
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table, allan_text};
 use crate::html::time_series::TimeSeriesDrawingLimits;
-use crate::metrics::{MeasuredResult, Metric, judgement_of_fields, share};
+use crate::metrics::{Metric, MetricValue, NamedItems, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::{
@@ -98,35 +99,60 @@ impl DescribeResult for QueryResult {
         }
         Some(result)
     }
-}
 
-impl MeasuredResult for QueryResult {
     fn metrics() -> Vec<Metric<Self>> {
-        let metric = |name, unit, value: fn(&QueryServerResult) -> Option<f64>| {
-            Metric::new(name, unit, move |result: &Self| {
-                let servers = result.servers.iter();
-                servers.map(|server| (server.name.clone(), value(server))).collect()
+        let metrics = [
+            Metric::value("offset", |one: &QueryServerResult| {
+                one.best.map_or(MetricValue::Failed, |best| {
+                    MetricValue::Offset(best.offset_ns as f64, best.bound_ns as f64)
+                })
             })
-        };
-        vec![
-            metric("offset", LimitUnit::Ns, |one| Some(one.best?.offset_ns.unsigned_abs() as f64)),
-            metric("bound", LimitUnit::Ns, |one| Some(one.best?.bound_ns as f64)),
-            metric("delay", LimitUnit::Ns, |one| Some(one.best?.delay_ns.unsigned_abs() as f64)),
-            metric("jitter", LimitUnit::Ns, |one| one.jitter_ns),
-            metric("mean", LimitUnit::Ns, |one| Some(one.offset_ns?.mean.abs())),
-            metric("rms", LimitUnit::Ns, |one| Some(one.offset_ns?.rms)),
-            metric("max", LimitUnit::Ns, |one| {
+            .limited(LimitUnit::Ns),
+            Metric::number("bound", LimitUnit::Ns, |one| Some(one.best?.bound_ns as f64)),
+            Metric::number("delay", LimitUnit::Ns, |one| {
+                Some(one.best?.delay_ns.unsigned_abs() as f64)
+            }),
+            Metric::number("jitter", LimitUnit::Ns, |one| one.jitter_ns),
+            Metric::number("mean", LimitUnit::Ns, |one| Some(one.offset_ns?.mean.abs())),
+            Metric::number("rms", LimitUnit::Ns, |one| Some(one.offset_ns?.rms)),
+            Metric::number("max", LimitUnit::Ns, |one| {
                 let offsets = one.offset_ns?;
                 Some(offsets.min.unsigned_abs().max(offsets.max.unsigned_abs()) as f64)
             }),
-            metric("loss", LimitUnit::Ratio, |one| share(one.counts.lost, one.counts.sent)),
-            metric("unsynchronised", LimitUnit::Ratio, |one| {
-                share(one.counts.unsynchronised, one.counts.sent)
+            Metric::ratio("loss", |one: &QueryServerResult| {
+                Some([one.counts.lost, one.counts.sent])
+            })
+            .limited(LimitUnit::Ratio),
+            Metric::ratio("unsynchronised", |one: &QueryServerResult| {
+                Some([one.counts.unsynchronised, one.counts.sent])
+            })
+            .limited(LimitUnit::Ratio),
+            Metric::ratio("late", |one| Some([one.counts.late, one.counts.sent])),
+            Metric::ratio("refused", |one| Some([one.counts.refused, one.counts.sent])),
+            Metric::ratio("invalid", |one| {
+                let invalid = one.counts.invalid.values();
+                Some([invalid.fold(0, |sum, count| sum.saturating_add(*count)), one.counts.sent])
             }),
-        ]
+            Metric::value("delay", sample_delays),
+        ];
+        of_items(servers_by_name, metrics).collect()
     }
+}
 
-    judgement_of_fields!();
+judged_by_fields!(QueryResult);
+
+fn servers_by_name(result: &QueryResult) -> NamedItems<'_, QueryServerResult> {
+    result.servers.iter().map(|server| (server.name.clone(), server)).collect()
+}
+
+/// Returns the delays of a server's samples; none if one is negative.
+fn sample_delays(server: &QueryServerResult) -> MetricValue<'_> {
+    let mut histogram = Histogram::new();
+    for sample in &server.samples {
+        let Ok(delay) = u64::try_from(sample.delay_ns) else { return MetricValue::NotMeasured };
+        histogram.record(delay);
+    }
+    MetricValue::Histogram(Box::new(histogram))
 }
 
 /// Returns the offset of the server with the lowest error bound.

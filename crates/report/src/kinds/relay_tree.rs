@@ -13,7 +13,7 @@ use crate::document::{
 };
 use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::relay_tree_gain::gains;
-use crate::metrics::{MeasuredResult, Metric, judgement_of_fields};
+use crate::metrics::{Metric, NamedItems, judged_by_fields, of_items};
 use crate::table::TableStyle;
 use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence, signed_mean_ns};
@@ -63,25 +63,35 @@ impl DescribeResult for RelayTreeResult {
             run: run_of!(self),
         }
     }
+
+    fn metrics() -> Vec<Metric<Self>> {
+        let engines = [
+            Metric::time("tree", |engine: &RelayTreeEngineDelays| Some(engine.tree_ns))
+                .limited(LimitUnit::Ns),
+            Metric::time("mean", |engine: &RelayTreeEngineDelays| Some(engine.mean_ns))
+                .limited(LimitUnit::Ns),
+            Metric::number("p50", LimitUnit::Ns, |engine| node_max(engine, |node| node.p50)),
+            Metric::number("p99", LimitUnit::Ns, |engine| node_max(engine, |node| node.p99)),
+            Metric::times("last-leaf", |engine| engine.measured.as_ref()?.last_leaf_ns.as_ref()),
+        ];
+        let node = Metric::times("delay", |node: &Option<Distribution>| node.as_ref());
+        of_items(engines_by_name, engines).chain(of_items(measured_nodes, [node])).collect()
+    }
 }
 
-impl MeasuredResult for RelayTreeResult {
-    fn metrics() -> Vec<Metric<Self>> {
-        let metric = |name, value: fn(&RelayTreeEngineDelays) -> Option<f64>| {
-            Metric::new(name, LimitUnit::Ns, move |result: &Self| {
-                let engines = result.engines.iter();
-                engines.map(|engine| (engine.name.clone(), value(engine))).collect()
-            })
-        };
-        vec![
-            metric("tree", |engine| Some(engine.tree_ns)),
-            metric("mean", |engine| Some(engine.mean_ns)),
-            metric("p50", |engine| node_max(engine, |node| node.p50)),
-            metric("p99", |engine| node_max(engine, |node| node.p99)),
-        ]
-    }
+judged_by_fields!(RelayTreeResult);
 
-    judgement_of_fields!();
+fn engines_by_name(result: &RelayTreeResult) -> NamedItems<'_, RelayTreeEngineDelays> {
+    result.engines.iter().map(|engine| (engine.name.clone(), engine)).collect()
+}
+
+fn measured_nodes(result: &RelayTreeResult) -> NamedItems<'_, Option<Distribution>> {
+    let mut all = Vec::new();
+    for engine in &result.engines {
+        let nodes = engine.measured.iter().flat_map(|measured| &measured.nodes).enumerate();
+        all.extend(nodes.map(|(at, one)| (format!("{}, {}", engine.name, name(result, at)), one)));
+    }
+    all
 }
 
 /// Returns the largest of a statistic of the nodes' delays; `None` unless all were measured.

@@ -97,8 +97,8 @@ pub(crate) struct CycleRunArgs {
     /// Exit with status 1 if this expression is true for any task, such as 'missed>0%' or
     /// 'response-p99>2ms'. Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: missed (a share), start-latency, execution and response with -mean, -p99, -p99.9
-    /// and -max.
+    /// Metrics: missed (a share), start-latency, execution and response with -mean, -p50, -p90,
+    /// -p99, -p99.9 and -max.
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<CycleResult>::parse)]
     fail_if: Vec<MetricLimit<CycleResult>>,
     #[command(flatten)]

@@ -67,7 +67,8 @@ pub(crate) struct HostInterruptArgs {
     /// Exit with status 1 if this expression is true for any core, such as 'kernel.p99>50us',
     /// 'os-noise>1%' or 'gap>1ms'. Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: mean, p99, max of kernel, signal, timerfd; os-noise (a share), gap (the longest).
+    /// Metrics: mean, p50, p90, p99, p99.9, max of kernel, signal, timerfd; os-noise (a share), gap
+    /// (the longest).
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<HostInterruptResult>::parse)]
     fail_if: Vec<MetricLimit<HostInterruptResult>>,
     #[command(flatten)]

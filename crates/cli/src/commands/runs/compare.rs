@@ -5,9 +5,9 @@
 use clap::Args;
 use horolog_record::{
     COMPARE_SCHEMA, CompareVerdict, ComparedMetric, ComparedRun, Finding, FindingCode, Host,
-    ResultComparison, RunsCompareResult, Severity, find_damaged_histogram, rfc3339_now,
+    RunsCompareResult, Severity, rfc3339_now,
 };
-use horolog_report::{check_result, compared_name, units};
+use horolog_report::{ComparableResult, ResultComparison, compared_name, units};
 use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
@@ -27,10 +27,10 @@ const JUNIT_HELP: &str = "Write JUnit XML to FILE: a test case for each compared
 /// worse.
 ///
 /// The metrics compared are medians and tails of times, shares that were lost, late, invalid or
-/// missed, rates, and offsets of clocks, if both results have them at the same JSON path. A metric
-/// is worse if the whole confidence interval of its change is beyond the threshold. Several runs of
-/// each, such as 'a,b,c', show the variation from run to run. Properties of the measuring host are
-/// shown, but do not affect the verdict.
+/// missed, rates, and offsets of clocks, of the trials, cores, rows or servers that both results
+/// have. A metric is worse if the whole confidence interval of its change is beyond the threshold.
+/// Several runs of each, such as 'a,b,c', show the variation from run to run. Properties of the
+/// measuring host are shown, but do not affect the verdict.
 #[derive(Args, Debug)]
 #[command(mut_arg("junit", |junit| junit.help(JUNIT_HELP)))]
 pub(super) struct RunsCompareArgs {
@@ -48,7 +48,7 @@ pub(super) struct RunsCompareArgs {
     /// 0.1 or 10%.
     #[arg(long, value_name = "RATIO", value_parser = values::excess, default_value = "10%")]
     threshold: f64,
-    /// Compare only metrics whose names contain this text, such as 'rtt_ns p99' or 'search'.
+    /// Compare only metrics whose names contain this text, such as 'rtt p99' or 'capacity'.
     /// Repeatable.
     #[arg(long, value_name = "TEXT")]
     metric: Vec<String>,
@@ -93,26 +93,19 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
             first.reference, first.schema, other.reference, other.schema
         )));
     }
-    earlier.iter().chain(&later).try_for_each(check_comparable)?;
-    let mut result = compare_runs(&earlier, &later, args.threshold);
+    let mut result = compare_runs(&earlier, &later, args.threshold)?;
     retain_metrics(&mut result, &args.metric)?;
     files.write(&result)?;
     check_verdict(&result)
 }
 
-/// Verifies that a result has all fields of its kind and no damaged histogram, since otherwise its
-/// metrics would silently be left out of the comparison.
-fn check_comparable(input: &ReferencedResult) -> Result<(), CommandFailure> {
-    let refused = |why: String| CommandFailure::environment(format!("{}: {why}", input.reference));
-    check_result(&input.result).map_err(|error| refused(error.to_string()))?;
-    match find_damaged_histogram(&input.result) {
-        Some((path, why)) => Err(refused(format!("the histogram of {path} is damaged: {why}"))),
-        None => Ok(()),
+fn read_comparable(runs: &[ReferencedResult]) -> Result<Vec<ComparableResult<'_>>, CommandFailure> {
+    let mut all = Vec::with_capacity(runs.len());
+    for ReferencedResult { reference, result, .. } in runs {
+        let read = ComparableResult::read(result);
+        all.push(read.map_err(|why| CommandFailure::environment(format!("{reference}: {why}")))?);
     }
-}
-
-fn json_results(runs: &[ReferencedResult]) -> Vec<&serde_json::Value> {
-    runs.iter().map(|one| &one.result).collect()
+    Ok(all)
 }
 
 /// Retains only the metrics, common or of one side, whose names contain one of the texts in
@@ -124,8 +117,8 @@ fn retain_metrics(result: &mut RunsCompareResult, wanted: &[String]) -> Result<(
     let is_wanted = |name: &str| wanted.iter().any(|text| name.contains(text.as_str()));
     let had = result.metrics.len();
     result.metrics.retain(|metric| is_wanted(&compared_name(metric)));
-    result.only_earlier.retain(|path| is_wanted(path));
-    result.only_later.retain(|path| is_wanted(path));
+    result.only_earlier.retain(|name| is_wanted(name));
+    result.only_later.retain(|name| is_wanted(name));
     if had > 0 && result.metrics.is_empty() {
         return Err(CommandFailure::usage(format!(
             "none of the {had} common metrics has '{}' in its name; --json lists them",
@@ -139,15 +132,16 @@ fn compare_runs(
     earlier: &[ReferencedResult],
     later: &[ReferencedResult],
     threshold: f64,
-) -> RunsCompareResult {
+) -> Result<RunsCompareResult, CommandFailure> {
+    let comparable = [read_comparable(earlier)?, read_comparable(later)?];
     let ResultComparison { metrics, only_earlier, only_later, conditions } =
-        ResultComparison::compare(&json_results(earlier), &json_results(later), threshold);
+        ResultComparison::compare(&comparable[0], &comparable[1], threshold);
     let run = |input: &ReferencedResult| ComparedRun {
         reference: input.reference.clone(),
         schema: input.schema.clone(),
         started: input.started.clone(),
     };
-    RunsCompareResult {
+    Ok(RunsCompareResult {
         schema: COMPARE_SCHEMA.to_owned(),
         started: rfc3339_now(),
         command: output::command_line(),
@@ -163,7 +157,7 @@ fn compare_runs(
         only_earlier,
         only_later,
         conditions,
-    }
+    })
 }
 
 /// Returns a finding if the generator's send lateness differs between the runs, since the measured
@@ -224,7 +218,8 @@ mod tests {
     #[test]
     fn worse_generator_lateness_is_a_finding() {
         let metric = |of_measurer, verdict| ComparedMetric {
-            path: "trials[intended_rate=1000].lateness_ns".to_owned(),
+            name: "lateness".to_owned(),
+            item: Some("1,000/s".to_owned()),
             metric: ComparedMetricKind::P99,
             earlier: Some(1e3),
             later: Some(2e3),

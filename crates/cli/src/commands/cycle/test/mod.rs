@@ -95,8 +95,8 @@ pub(crate) struct CycleTestArgs {
     /// Repeatable. A limit fails if its metric was not measured, or a fault was not detected or
     /// recovered from.
     ///
-    /// Metrics, of each state: missed (share of periods), and response with -mean, -p99, -p99.9 or
-    /// -max; of each fault: detection and recovery (times).
+    /// Metrics, of each state: missed (share of periods), and response with -mean, -p50, -p90,
+    /// -p99, -p99.9 or -max; of each fault: detection and recovery (times).
     #[arg(long, value_name = "LIMIT", value_parser = MetricLimit::<CycleTestResult>::parse)]
     fail_if: Vec<MetricLimit<CycleTestResult>>,
     /// Show the nodes and faults on the terminal during the test.

@@ -1,10 +1,8 @@
-//! Paths of values in a result of any kind. Lists may differ in length between results, so that the
-//! path of a list item contains the fields that identify the item instead of its index.
+//! All numbers of a result of any kind, with their paths, for exports. Lists may differ in length
+//! between results, so that the path of a list item contains the fields that identify the item
+//! instead of its index.
 
-use serde::Deserialize as _;
 use serde_json::{Map, Value};
-
-use crate::Distribution;
 
 /// Largest depth of objects and lists that is searched.
 const DEPTH_MAX: usize = 12;
@@ -44,14 +42,14 @@ const IDENTITIES: [&str; 28] = [
 const FALLBACK_IDENTITY: &str = "kind";
 
 /// JSON object in a result, with its path.
-pub(super) struct ResultObject<'a> {
-    pub(super) name: String,
-    pub(super) fields: &'a Map<String, Value>,
+struct ResultObject<'a> {
+    name: String,
+    fields: &'a Map<String, Value>,
 }
 
 /// Returns the objects of a result with their paths, each before its children, down to a depth of
 /// [`DEPTH_MAX`].
-pub(super) fn objects_with_paths(result: &Value) -> Vec<ResultObject<'_>> {
+fn objects_with_paths(result: &Value) -> Vec<ResultObject<'_>> {
     let mut all = Vec::new();
     collect_objects(result, "", DEPTH_MAX, &mut all);
     all
@@ -109,7 +107,7 @@ fn item_identity(item: &Value) -> Option<String> {
 }
 
 /// Returns a path without the identities of list items, such as `trials[].rtt_ns`.
-pub(super) fn generic_path(path: &str) -> String {
+fn generic_path(path: &str) -> String {
     let mut depth = 0_u32;
     let mut kind = String::with_capacity(path.len());
     for character in path.chars() {
@@ -128,16 +126,6 @@ pub(super) fn generic_path(path: &str) -> String {
 
 fn is_distribution(fields: &Map<String, Value>) -> bool {
     fields.contains_key("p99_99") && fields.contains_key("histogram")
-}
-
-/// Returns the object as a distribution of non-negative values; `None` if it is none, or has no
-/// histogram.
-pub(super) fn as_distribution(fields: &Map<String, Value>) -> Option<Distribution> {
-    if !is_distribution(fields) || fields.contains_key("histogram_negative") {
-        return None;
-    }
-    let distribution = Distribution::deserialize(fields).ok()?;
-    (!distribution.histogram.is_empty()).then_some(distribution)
 }
 
 /// Returns the numbers in a result with their paths, such as `trials[intended_rate=1000].sent`:
@@ -172,21 +160,22 @@ fn list_items(name: &str, value: &Value) -> Vec<(String, f64)> {
 }
 
 /// Returns true if the path leads into a time series or a list of samples.
-pub(super) fn is_time_series(kind: &str) -> bool {
+fn is_time_series(kind: &str) -> bool {
     kind.split('.').any(|part| matches!(part.trim_end_matches("[]"), "series" | "samples"))
 }
 
-/// Returns the path of the first damaged histogram in a result, and its defect; `None` if all are
-/// sound.
-#[must_use]
-pub fn find_damaged_histogram(result: &Value) -> Option<(String, String)> {
-    let mut all = distributions(result).into_iter();
-    all.find_map(|(path, times)| Some((path, times.decode().err()?.to_string())))
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-/// Returns the distributions of a result that have histograms, with their paths.
-#[must_use]
-pub fn distributions(result: &Value) -> Vec<(String, Distribution)> {
-    let all = objects_with_paths(result).into_iter();
-    all.filter_map(|path| Some((path.name, as_distribution(path.fields)?))).collect()
+    use super::*;
+
+    #[test]
+    fn lists_of_numbers_are_numbers_outside_time_series() {
+        let result = json!({ "engines": [{ "label": "xdp", "delays_ns": [1, 2.5], "names": ["a"] }],
+            "series": { "points": [1, 2] } });
+        let expected =
+            [("engines[label=xdp].delays_ns[0]", 1.0), ("engines[label=xdp].delays_ns[1]", 2.5)];
+        assert_eq!(numeric_values(&result), expected.map(|(path, value)| (path.to_owned(), value)));
+    }
 }

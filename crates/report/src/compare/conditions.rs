@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use horolog_record::ComparedCondition;
 use serde_json::Value;
-
-use super::ComparedCondition;
 
 /// Flags that name an output file; they are not compared.
 const OUTPUT_FLAGS: [&str; 6] = ["--json", "--html", "--csv", "--store", "--junit", "--summary"];

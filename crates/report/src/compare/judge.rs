@@ -1,6 +1,6 @@
 //! Verdicts on changes, from the bounds of each change.
 
-use super::CompareVerdict;
+use horolog_record::CompareVerdict;
 
 /// Smallest threshold of a change of a loss ratio: a change up to it is insignificant even if the
 /// ratio doubled.
