@@ -39,7 +39,7 @@ heading = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench soak build deb static sbom lint fuzz clean setup setup-peers unit scenarios papers deny static-try
+.PHONY: help demo test bench soak build deb static sbom lint fuzz clean setup setup-peers unit fuzz-changed scenarios papers deny static-try
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,7 +48,7 @@ demo: build ## the main job on this machine, nothing to configure (DEMO_FLAGS="-
 	$(call heading,horolog demo)
 	@$(AS_ROOT) -o result.json -o report.html $(BIN)/horolog demo $(DEMO_FLAGS)
 
-test: setup-peers lint deny unit fuzz static-try scenarios ## everything that must pass before a commit lands
+test: setup-peers lint deny unit fuzz-changed static-try scenarios ## everything that must pass before a commit lands
 
 # What measures the program itself is not kept among its user's results.
 bench soak: export HOROLOG_STORE := none
@@ -112,6 +112,11 @@ deny: setup-peers ## what may be built in, by deny.toml, and from where
 fuzz: setup-peers ## every parser against random input (FUZZ_SECONDS=60 for each target)
 	$(call heading,Fuzzing)
 	@cargo xtask fuzz --seconds $(FUZZ_SECONDS)
+
+# The corpus of every target, and new inputs for those whose sources changed since they last passed.
+fuzz-changed: setup-peers
+	$(call heading,Fuzzing)
+	@cargo xtask fuzz --changed --seconds 4
 
 papers: setup
 	@mkdir -p $(PAPERS)

@@ -73,6 +73,8 @@ pub(crate) struct Dependency {
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
+    /// Path of the main file.
+    pub(crate) src_path: PathBuf,
 }
 
 impl Metadata {

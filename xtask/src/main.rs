@@ -18,7 +18,7 @@ use tidy::Listing;
 
 const USAGE: &str = "\
 usage: cargo xtask tidy [--long | --language]
-       cargo xtask fuzz [--seconds N] [TARGET]
+       cargo xtask fuzz [--seconds N] [--changed] [TARGET]
        cargo xtask sbom [--timestamp INSTANT] [--target TARGET] [--with FILE]
        cargo xtask notices [--target TARGET] [--with FILE]
 
@@ -28,6 +28,7 @@ tidy   check dependencies, unsafe code, style, language, private paths and licen
                    files that are not named after their only type
 fuzz   run every fuzz target, or just TARGET
        --seconds N for each target [default: 10]
+       --changed   only run the corpus of targets whose sources are those of their last clean run
 sbom   print the parts of the binary, as CycloneDX
        --timestamp INSTANT, such as 2026-01-31T12:00:00Z
        --target TARGET of the binary [default: this host's]

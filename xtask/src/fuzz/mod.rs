@@ -2,10 +2,11 @@
 //! runs each for some seconds, as many at a time as there are CPUs. The corpus is in the cache,
 //! outside the clone, so each run starts with the inputs that earlier ones found, and the first one
 //! with `fuzz/seeds/TARGET`. A crash is stored and reported with a command that reproduces it; it
-//! is
-//! not minimised.
+//! is not minimised. With `--changed`, a target whose sources are those of its last clean run only
+//! runs the inputs of its corpus.
 
 mod report;
+mod sources;
 
 use std::fs::{self, File};
 use std::num::NonZero;
@@ -17,8 +18,9 @@ use std::thread::{self, available_parallelism};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cargo;
+use crate::cargo::{self, Metadata};
 use report::FuzzOutcome;
+use sources::FuzzSources;
 
 /// Flags that make LLVM add coverage counters. cargo-fuzz passes the same ones by a nightly option.
 const COVERAGE_FLAGS: [&str; 5] = [
@@ -37,6 +39,8 @@ const SECONDS_PER_INPUT_MAX: u32 = 5;
 pub(crate) struct FuzzOptions {
     /// Duration of the run of each target.
     seconds: u32,
+    /// Only run the corpus of unchanged targets.
+    changed: bool,
     /// All targets if `None`.
     target: Option<String>,
 }
@@ -44,7 +48,7 @@ pub(crate) struct FuzzOptions {
 impl FuzzOptions {
     /// Parses the arguments. Returns `None` if they are invalid.
     pub(crate) fn parse(arguments: &[&str]) -> Option<Self> {
-        let mut options = Self { seconds: 10, target: None };
+        let mut options = Self { seconds: 10, changed: false, target: None };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             match *argument {
@@ -52,6 +56,7 @@ impl FuzzOptions {
                 "--seconds" => {
                     options.seconds = rest.next()?.parse().ok().filter(|seconds| *seconds > 0)?;
                 }
+                "--changed" => options.changed = true,
                 flag if flag.starts_with('-') => return None,
                 name if options.target.is_none() => options.target = Some(name.to_owned()),
                 _ => return None,
@@ -64,23 +69,24 @@ impl FuzzOptions {
 /// Builds and runs the targets. Returns true if none of them crashed.
 pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     let plan = FuzzPlan::new()?;
-    let targets: Vec<&String> = plan
-        .targets
-        .iter()
-        .filter(|target| options.target.as_ref().is_none_or(|wanted| wanted == *target))
-        .collect();
+    let all = plan.targets();
+    let is_wanted = |target: &&cargo::Target| {
+        options.target.as_ref().is_none_or(|wanted| *wanted == target.name)
+    };
+    let targets: Vec<&cargo::Target> = all.iter().copied().filter(is_wanted).collect();
     if targets.is_empty() {
-        bail!("no such fuzz target; available: {}", plan.targets.join(", "));
+        let names: Vec<&str> = all.iter().map(|target| target.name.as_str()).collect();
+        bail!("no such fuzz target; available: {}", names.join(", "));
     }
     plan.build(options.target.as_deref())?;
-    let crashed = plan.fuzz_all(&targets, options.seconds)?;
+    let crashed = plan.fuzz_all(&targets, options)?;
     println!("fuzz: {} targets, {crashed} crashed", targets.len());
     Ok(crashed == 0)
 }
 
-/// Fuzz targets, and the directories of their programs and corpora.
+/// Packages of the fuzz targets, and the directories of their programs and corpora.
 struct FuzzPlan {
-    targets: Vec<String>,
+    metadata: Metadata,
     host: String,
     target_directory: PathBuf,
     cache: PathBuf,
@@ -89,19 +95,17 @@ struct FuzzPlan {
 impl FuzzPlan {
     fn new() -> Result<Self> {
         let product = cargo::metadata(&workspace_path("Cargo.toml"))?;
-        let fuzz = cargo::metadata(&workspace_path("fuzz/Cargo.toml"))?;
-        let targets = fuzz
-            .members()
-            .flat_map(|package| &package.targets)
-            .filter(|target| target.kind.iter().any(|kind| kind == "bin"))
-            .map(|target| target.name.clone())
-            .collect();
         Ok(Self {
-            targets,
+            metadata: cargo::metadata(&workspace_path("fuzz/Cargo.toml"))?,
             host: cargo::host_triple()?,
             target_directory: product.target_directory.join("fuzz"),
             cache: cache_directory()?,
         })
+    }
+
+    fn targets(&self) -> Vec<&cargo::Target> {
+        let all = self.metadata.members().flat_map(|package| &package.targets);
+        all.filter(|target| target.kind.iter().any(|kind| kind == "bin")).collect()
     }
 
     fn binary(&self, target: &str) -> PathBuf {
@@ -128,17 +132,18 @@ impl FuzzPlan {
     }
 
     /// Runs as many targets at a time as there are CPUs. Returns the number of crashes.
-    fn fuzz_all(&self, targets: &[&String], seconds: u32) -> Result<usize> {
+    fn fuzz_all(&self, targets: &[&cargo::Target], options: &FuzzOptions) -> Result<usize> {
+        let sources = FuzzSources::new(&self.metadata, workspace_path("fuzz/Cargo.lock"));
         let waiting = Mutex::new(targets.iter());
         let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
             let mut crashed = 0;
             while let Some(target) = next() {
-                let outcome = self.fuzz(target, seconds)?;
-                let mut text = outcome.line(target);
+                let outcome = self.fuzz(target, &sources, options)?;
+                let mut text = outcome.line(&target.name);
                 if !outcome.passed {
                     crashed += 1;
-                    text = format!("{text}\n{}", outcome.advice(&self.binary(target)));
+                    text = format!("{text}\n{}", outcome.advice(&self.binary(&target.name)));
                 }
                 println!("{text}");
             }
@@ -154,8 +159,24 @@ impl FuzzPlan {
         })
     }
 
-    fn fuzz(&self, target: &str, seconds: u32) -> Result<FuzzOutcome> {
+    fn fuzz(
+        &self,
+        target: &cargo::Target,
+        sources: &FuzzSources<'_>,
+        options: &FuzzOptions,
+    ) -> Result<FuzzOutcome> {
+        let FuzzOptions { seconds, changed, .. } = *options;
+        let digest = sources.digest(&target.src_path)?.to_string();
+        let target = &target.name;
         let home = self.cache.join("fuzz").join(target);
+        // The digest of the sources of the last run without a crash.
+        let clean = home.join("clean");
+        let is_unchanged = fs::read_to_string(&clean).is_ok_and(|of_last| of_last == digest);
+        let length = if changed && is_unchanged {
+            "-runs=0".to_owned()
+        } else {
+            format!("-max_total_time={seconds}")
+        };
         let corpus = create_directory(home.join("corpus"))?;
         let crashes = create_directory(home.join("crashes"))?;
         let seeds = workspace_path("fuzz/seeds").join(target);
@@ -163,7 +184,7 @@ impl FuzzPlan {
         let log = File::create(&log_path)
             .with_context(|| format!("cannot write {}", log_path.display()))?;
         let status = Command::new(self.binary(target))
-            .arg(format!("-max_total_time={seconds}"))
+            .arg(length)
             .arg(format!("-timeout={SECONDS_PER_INPUT_MAX}"))
             .arg(format!("-artifact_prefix={}/", crashes.display()))
             .args(["-use_value_profile=1", "-print_final_stats=1"])
@@ -176,8 +197,13 @@ impl FuzzPlan {
             .with_context(|| format!("cannot run the fuzz target {target}"))?;
         let log =
             fs::read(&log_path).with_context(|| format!("cannot read {}", log_path.display()))?;
-        FuzzOutcome::new(&String::from_utf8_lossy(&log), status.success())
-            .with_context(|| format!("{target}; see {}", log_path.display()))
+        let outcome = FuzzOutcome::new(&String::from_utf8_lossy(&log), status.success())
+            .with_context(|| format!("{target}; see {}", log_path.display()))?;
+        if outcome.passed {
+            fs::write(&clean, digest)
+                .with_context(|| format!("cannot write {}", clean.display()))?;
+        }
+        Ok(outcome)
     }
 }
 
@@ -209,7 +235,7 @@ mod tests {
     use super::*;
 
     fn options(seconds: u32, target: Option<&str>) -> FuzzOptions {
-        FuzzOptions { seconds, target: target.map(str::to_owned) }
+        FuzzOptions { seconds, changed: false, target: target.map(str::to_owned) }
     }
 
     #[test]
@@ -217,6 +243,8 @@ mod tests {
         assert_eq!(FuzzOptions::parse(&[]), Some(options(10, None)));
         assert_eq!(FuzzOptions::parse(&["--seconds", "3", "a"]), Some(options(3, Some("a"))));
         assert_eq!(FuzzOptions::parse(&["a", "--seconds", "3"]), Some(options(3, Some("a"))));
+        let changed = FuzzOptions { changed: true, ..options(10, None) };
+        assert_eq!(FuzzOptions::parse(&["--changed"]), Some(changed));
     }
 
     #[test]
