@@ -365,8 +365,8 @@ mod tests {
     use super::*;
     use crate::fixture;
 
-    /// Returns the values of all metrics of a sample result, one line each.
-    fn values_of<R: MeasuredResult + DeserializeOwned + 'static>(sample: &str) -> String {
+    /// Returns the values of all metrics that can be limited in a sample result, one line each.
+    fn values_of<R: RenderableResult + DeserializeOwned + 'static>(sample: &str) -> String {
         let result: R = fixture::sample(sample);
         let mut lines = String::new();
         for metric in R::limit_metrics() {
@@ -378,22 +378,15 @@ mod tests {
         lines
     }
 
+    macro_rules! values_of_all {
+        ($($kind:ident $type:ident $schema:ident,)*) => {
+            [$(values_of::<record::$type>(stringify!($kind))),*].concat()
+        };
+    }
+
     #[test]
     fn values_of_the_samples_are_as_expected() {
-        let lines = [
-            values_of::<record::ClockCompareResult>("clock_compare"),
-            values_of::<record::ClockSimulateResult>("clock"),
-            values_of::<record::CyclePredictResult>("cycle_predict"),
-            values_of::<record::CycleResult>("cycle"),
-            values_of::<record::CycleTestResult>("cycle_test"),
-            values_of::<record::HostAllResult>("host_all"),
-            values_of::<record::PathStallResult>("path_stall"),
-            values_of::<record::PathTcpResult>("path_tcp"),
-            values_of::<record::PathUdpResult>("path_udp"),
-            values_of::<record::QueryResult>("query"),
-            values_of::<record::RelayTreeResult>("relay_tree"),
-        ];
-        let lines = lines.concat();
+        let lines = record::result_kinds!(values_of_all);
         assert_eq!(lines, include_str!("metrics.txt"), "\n{lines}");
     }
 }
