@@ -108,27 +108,27 @@ pub(crate) fn main_of(page: &str) -> &str {
     rest.split_once("</main>").unwrap().0
 }
 
+/// Returns the content of a script element as a browser reads it: up to the next `</script`.
+#[cfg(test)]
+pub(crate) fn embedded<T: serde::de::DeserializeOwned>(page: &str, id: &str) -> T {
+    let start = format!("<script type=\"application/json\" id=\"{id}\">");
+    let (_, rest) = page.split_once(&start).unwrap();
+    let (json, _) = rest.split_once("</script").unwrap();
+    serde_json::from_str(json).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use horolog_record::{
         BenchCoresResult, ClockSimulateResult, DemoResult, LoadResult, PathUdpResult, QueryResult,
         RelayTreeResult,
     };
-    use serde::de::DeserializeOwned;
 
     use super::*;
     use crate::document::{DescribeResult, RenderableResult};
     use crate::fixture;
 
     const HOSTILE: &str = "</script><script>alert(1)</script><!--<img src=x onerror='a\"b&c'>";
-
-    /// Returns the content of a script element as a browser reads it: up to the next `</script`.
-    fn embedded<T: DeserializeOwned>(page: &str, id: &str) -> T {
-        let start = format!("<script type=\"application/json\" id=\"{id}\">");
-        let (_, rest) = page.split_once(&start).unwrap();
-        let (json, _) = rest.split_once("</script").unwrap();
-        serde_json::from_str(json).unwrap()
-    }
 
     fn pages() -> [String; 8] {
         [

@@ -42,28 +42,79 @@ pub use path_stall::{
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+    use std::{env, fs};
+
     use horolog_record as record;
     use serde::de::DeserializeOwned;
     use serde_json::Value;
 
     use crate::document::{DescribeResult, RenderableResult};
     use crate::fixture;
-    use crate::html::main_of;
+    use crate::html::{embedded, main_of};
+    use crate::metrics::MetricValue;
     use crate::table::TableStyle;
 
     /// Width of the texts, in columns.
     const WIDTH: usize = 100;
 
-    /// Checks the text of a result, on a wide and on a narrow terminal, and its page, in which no
-    /// text of the result becomes markup.
-    fn check<R: DescribeResult + DeserializeOwned>(result: &R, expected: &str) {
+    /// Checks the text of a result, on a wide and on a narrow terminal, its `metrics`, and its
+    /// page, in which no text of the result becomes markup. `HOROLOG_WRITE_TEXTS=1` writes the
+    /// expected file.
+    fn check<R: DescribeResult + DeserializeOwned>(result: &R, name: &str, metrics: &str) {
         let text = result.text(&TableStyle { colour: false, width: WIDTH });
-        assert_eq!(text, expected.trim_end(), "\n{text}");
+        let page = result.page();
+        let found = format!("{text}\n\n{}{metrics}", page_summary(result, &page));
+        let file = format!("{}crates/report/src/kinds/{name}.txt", env!("HOROLOG_REPOSITORY"));
+        if env::var_os("HOROLOG_WRITE_TEXTS").is_some() {
+            fs::write(&file, &found).unwrap();
+        }
+        let expected = fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(found, expected, "{file}; HOROLOG_WRITE_TEXTS=1 writes it:\n{found}");
         let narrow = result.text(&TableStyle { colour: false, width: 60 });
         let longest = |text: &str| text.lines().map(|line| line.chars().count()).max();
         assert!(longest(&narrow) <= longest(&text), "{narrow}");
         let page = with_markup(result).page();
         assert!(!page.contains("<img") && main_of(&page).contains("&lt;img"));
+    }
+
+    /// Returns the headline of the page, and the names of its plots.
+    fn page_summary<R: DescribeResult>(result: &R, page: &str) -> String {
+        let headline = result.document().headline;
+        let plots: Vec<Value> = embedded(page, "plots");
+        let mut lines = format!("page: {}: {:?}\n", headline.name, headline.value);
+        for plot in &plots {
+            writeln!(lines, "page: plot {}", plot["id"]).unwrap();
+        }
+        lines
+    }
+
+    /// Returns the values of all metrics of a result, as they are limited and as they are compared.
+    fn metric_values<R: DescribeResult + 'static>(result: &R) -> String {
+        let mut lines = String::new();
+        for metric in R::metrics() {
+            let (name, unit) = (&metric.name, metric.unit);
+            if metric.is_limited() {
+                for (item, value) in metric.values(result) {
+                    writeln!(lines, "limited: {name} ({unit:?}) of '{item}': {value:?}").unwrap();
+                }
+            }
+            for (item, value) in metric.compared_values(result).unwrap() {
+                let value = value.as_ref().map_or_else(|| "None".to_owned(), compared_text);
+                writeln!(lines, "compared: {name} of '{item}': {value}").unwrap();
+            }
+        }
+        lines
+    }
+
+    fn compared_text(value: &MetricValue<'_>) -> String {
+        match value {
+            MetricValue::Histogram(times) => {
+                let [median, max] = [0.5, 1.0].map(|quantile| times.value_at_quantile(quantile));
+                format!("{} times, median {median:?}, maximum {max:?}", times.count())
+            }
+            value => format!("{value:?}"),
+        }
     }
 
     /// Returns the result with markup in all texts that its type accepts.
@@ -102,19 +153,17 @@ mod tests {
 
     macro_rules! check_samples {
         ($($kind:ident $type:ident $schema:ident,)*) => {$(
-            check(
-                &fixture::sample::<record::$type>(stringify!($kind)),
-                include_str!(concat!("kinds/", stringify!($kind), ".txt")),
-            );
+            let result: record::$type = fixture::sample(stringify!($kind));
+            check(&result, stringify!($kind), &metric_values(&result));
         )*};
     }
 
     #[test]
-    fn texts_and_pages_are_as_expected() {
+    fn texts_pages_and_metrics_are_as_expected() {
         record::result_kinds!(check_samples);
-        check(&fixture::load(), include_str!("kinds/load_search.txt"));
-        check(&fixture::demo(), include_str!("kinds/demo_contest.txt"));
-        check(&fixture::bench_nts(), include_str!("kinds/bench_nts_capacities.txt"));
+        check(&fixture::load(), "load_search", "");
+        check(&fixture::demo(), "demo_contest", "");
+        check(&fixture::bench_nts(), "bench_nts_capacities", "");
     }
 
     #[test]

@@ -354,39 +354,3 @@ impl<R> fmt::Debug for Metric<R> {
 pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use horolog_record as record;
-    use serde::de::DeserializeOwned;
-
-    use super::*;
-    use crate::fixture;
-
-    /// Returns the values of all metrics that can be limited in a sample result, one line each.
-    fn values_of<R: RenderableResult + DeserializeOwned + 'static>(sample: &str) -> String {
-        let result: R = fixture::sample(sample);
-        let mut lines = String::new();
-        for metric in R::limit_metrics() {
-            for (item, value) in metric.values(&result) {
-                let (name, unit) = (&metric.name, metric.unit);
-                writeln!(lines, "{sample}: {name} ({unit:?}) of '{item}': {value:?}").unwrap();
-            }
-        }
-        lines
-    }
-
-    macro_rules! values_of_all {
-        ($($kind:ident $type:ident $schema:ident,)*) => {
-            [$(values_of::<record::$type>(stringify!($kind))),*].concat()
-        };
-    }
-
-    #[test]
-    fn values_of_the_samples_are_as_expected() {
-        let lines = record::result_kinds!(values_of_all);
-        assert_eq!(lines, include_str!("metrics.txt"), "\n{lines}");
-    }
-}

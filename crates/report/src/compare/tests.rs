@@ -421,9 +421,9 @@ fn latencies(seed: u64, scale: f64) -> Histogram {
     histogram
 }
 
-/// How many pairs of runs are compared.
+/// Number of pairs of runs that are compared.
 const PAIRS: u64 = 40;
-/// How many values each run has.
+/// Number of values of each run.
 const VALUES: u64 = 15_000;
 
 /// The verdicts on pairs of runs of which the second one's times are so many times as long.
