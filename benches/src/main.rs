@@ -2,10 +2,8 @@
 //! alternating, with medians of several runs. It reports which goals were reached and fails only
 //! if it could not measure: a value depends on the host, so no test asserts it.
 //!
-//! Usage: `horolog-bench [--repetitions N] [--json FILE] [capacity] [generation] [generator]
-//! [footprint] [flood] [limits] [interleaved] [nts] [nts-ke] [ptp] [ptp-jitter]
-//! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay] [campaign]
-//! [campaign-merge] [cycle] [report] [store]`.
+//! Usage: `horolog-bench [--repetitions N] [--json FILE] [BENCHMARK ...]`, with the names of
+//! [`BENCHMARKS`].
 
 mod calibrated_server;
 mod calibration_core;
@@ -35,7 +33,8 @@ mod servers;
 mod store;
 mod synthetic_soak;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use figure::Figure;
@@ -55,32 +54,36 @@ struct BenchResult<'a> {
 struct Options {
     rounds: usize,
     json: Option<PathBuf>,
-    benchmarks: Vec<String>,
+    benchmarks: Vec<(&'static str, Benchmark)>,
 }
 
-const BENCHMARKS: [&str; 22] = [
-    "footprint",
-    "generation",
-    "generator",
-    "flood",
-    "limits",
-    "capacity",
-    "interleaved",
-    "nts",
-    "nts-ke",
-    "ptp",
-    "ptp-jitter",
-    "calibration-core",
-    "host-timer",
-    "host-switch",
-    "path-udp",
-    "path-tcp",
-    "relay",
-    "campaign",
-    "campaign-merge",
-    "cycle",
-    "report",
-    "store",
+/// Function that measures the figures of one benchmark with a binary, so many times.
+type Benchmark = fn(&Path, usize) -> Result<Vec<Figure>>;
+
+/// Names of the benchmarks, and their functions, in the order in which all run.
+const BENCHMARKS: [(&str, Benchmark); 22] = [
+    ("footprint", footprint::measure),
+    ("generation", |_, rounds| generation::measure(rounds)),
+    ("generator", generator::measure),
+    ("flood", capacity::flood),
+    ("limits", limits::measure),
+    ("capacity", capacity::measure),
+    ("interleaved", interleaved::measure),
+    ("nts", nts::measure),
+    ("nts-ke", nts_ke::measure),
+    ("ptp", ptp::measure),
+    ("ptp-jitter", ptp_jitter::measure),
+    ("calibration-core", calibration_core::measure),
+    ("host-timer", host_timer::measure),
+    ("host-switch", host_switch::measure),
+    ("path-udp", path_udp::measure),
+    ("path-tcp", path_tcp::measure),
+    ("relay", relay::measure),
+    ("campaign", campaign::measure),
+    ("campaign-merge", |_, rounds| campaign_merge::measure(rounds)),
+    ("cycle", cycle::measure),
+    ("report", report::measure),
+    ("store", store::measure),
 ];
 
 impl Options {
@@ -95,12 +98,14 @@ impl Options {
                 "--json" => {
                     options.json = Some(arguments.next().context("--json takes a file")?.into());
                 }
-                part if BENCHMARKS.contains(&part) => options.benchmarks.push(argument),
-                other => bail!("'{other}' is not a benchmark; known: {}", BENCHMARKS.join(", ")),
+                name => match BENCHMARKS.iter().find(|(known, _)| *known == name) {
+                    Some(benchmark) => options.benchmarks.push(*benchmark),
+                    None => bail!("'{name}' is not a benchmark; known: {}", names(&BENCHMARKS)),
+                },
             }
         }
         if options.benchmarks.is_empty() {
-            options.benchmarks = BENCHMARKS.map(str::to_owned).to_vec();
+            options.benchmarks = BENCHMARKS.to_vec();
         }
         Ok(options)
     }
@@ -115,35 +120,20 @@ fn binary() -> Result<PathBuf> {
     if path.exists() { Ok(path) } else { bail!("cannot find {}; build it", path.display()) }
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     let options = Options::parse(std::env::args().skip(1))?;
     let (binary, started) = (binary()?, horolog_record::rfc3339_now());
-    let mut figures = Vec::new();
-    for part in &options.benchmarks {
-        figures.extend(match part.as_str() {
-            "footprint" => footprint::measure(&binary, options.rounds)?,
-            "generation" => generation::measure(options.rounds)?,
-            "generator" => generator::measure(&binary, options.rounds)?,
-            "interleaved" => interleaved::measure(&binary, options.rounds)?,
-            "nts" => nts::measure(&binary, options.rounds)?,
-            "nts-ke" => nts_ke::measure(&binary, options.rounds)?,
-            "ptp" => ptp::measure(&binary, options.rounds)?,
-            "ptp-jitter" => ptp_jitter::measure(&binary, options.rounds)?,
-            "calibration-core" => calibration_core::measure(&binary, options.rounds)?,
-            "host-timer" => host_timer::measure(&binary, options.rounds)?,
-            "host-switch" => host_switch::measure(&binary, options.rounds)?,
-            "path-udp" => path_udp::measure(&binary, options.rounds)?,
-            "path-tcp" => path_tcp::measure(&binary, options.rounds)?,
-            "relay" => relay::measure(&binary, options.rounds)?,
-            "campaign" => campaign::measure(&binary, options.rounds)?,
-            "campaign-merge" => campaign_merge::measure(options.rounds)?,
-            "cycle" => cycle::measure(&binary, options.rounds)?,
-            "report" => report::measure(&binary, options.rounds)?,
-            "store" => store::measure(&binary, options.rounds)?,
-            "limits" => limits::measure(&binary, options.rounds)?,
-            "flood" => capacity::flood(&binary, options.rounds)?,
-            _ => capacity::measure(&binary, options.rounds)?,
-        });
+    let (mut figures, mut failed) = (Vec::new(), Vec::new());
+    for benchmark in &options.benchmarks {
+        let (name, measure) = benchmark;
+        // One failure costs only the figures of its own benchmark.
+        match measure(&binary, options.rounds) {
+            Ok(measured) => figures.extend(measured),
+            Err(error) => {
+                eprintln!("{name}: {error:#}");
+                failed.push(*benchmark);
+            }
+        }
     }
     for figure in &figures {
         println!("{}", figure.line());
@@ -157,7 +147,15 @@ fn main() -> Result<()> {
         std::fs::write(&path, horolog_report::to_json(&result))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("benchmarks that failed: {}", names(&failed));
+    Ok(ExitCode::FAILURE)
+}
+
+fn names(benchmarks: &[(&str, Benchmark)]) -> String {
+    benchmarks.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 fn goals(figures: &[Figure]) -> usize {
