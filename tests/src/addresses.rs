@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use libtest_mimic::Trial;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -21,6 +20,7 @@ use tempfile::TempDir;
 use crate::load_command::StartedProgram;
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end};
 use crate::relay::{Relay, table};
+use crate::scenario::Scenario;
 use crate::server_nts::write_certificate;
 use crate::{ROOT, ROOT_AND_IPV6, addresses, scenarios};
 
@@ -31,7 +31,7 @@ const SOCKET: i64 = if cfg!(target_arch = "x86_64") { 41 } else { 198 };
 const AF_INET6: u64 = 10;
 const EAFNOSUPPORT: u32 = 97;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, addresses: listeners_work_without_ipv6));
     all.extend(scenarios!(ROOT_AND_IPV6, addresses: link_local_addresses_have_zones));
     all

@@ -8,17 +8,16 @@ use anyhow::{Context, Result, ensure};
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, FindingCode, NtsMixCapacity, RequestMode,
 };
-use libtest_mimic::Trial;
 
 use crate::load_command::{UnprivilegedCopy, check_sums, has_finding, parse};
 use crate::process::{binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::scenarios;
 
 /// Timeout of a run, much longer than four searches of about half a second each.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     use crate::bench;
     Vec::from(scenarios!(&[Need::Root], bench:
         authentication_is_measured,

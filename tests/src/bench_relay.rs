@@ -13,17 +13,16 @@ use horolog_record::{
     BENCH_RELAY_SCHEMA, BenchRelayResult, FindingCode, RelayConfigurationResult, RelayEngineKind,
     SearchEndReason,
 };
-use libtest_mimic::Trial;
 
 use crate::load_command::{UnprivilegedCopy, parse};
 use crate::process::{binary, run_to_end, signal};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::scenarios;
 
 /// Timeout of a run, much longer than a few short searches.
 const TIMEOUT: Duration = Duration::from_mins(3);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     use crate::bench_relay;
     Vec::from(scenarios!(&[Need::Root], bench_relay:
         totals_are_found_and_add_up,

@@ -12,13 +12,12 @@ use horolog_lab::receiver::{SimulatedGnssReceiver, week_rollover_offset};
 use horolog_lab::{Lab, LabConfig};
 use horolog_time::Span;
 use horolog_wire::ntp::LeapIndicator;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::chronyd::ChronydClient;
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::server_sandbox::check_confined;
 use crate::server_sources::{ShmUnit, is_unsynchronised, source_state, wait_until};
 use crate::{ROOT, calibration, client, scenarios};
@@ -32,7 +31,7 @@ const UNIT: u8 = 215;
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, calibration:
         sentences_alone_are_served_and_exported,
         missing_devices_are_named,

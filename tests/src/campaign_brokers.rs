@@ -10,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use horolog_lab::LabHost;
-use libtest_mimic::Trial;
 use nkeys::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,12 +17,12 @@ use tempfile::TempDir;
 use crate::campaign_lab::{CampaignTestbed, NATS_PORT, NatsServer, Program, TIMEOUT, timer_plan};
 use crate::campaign_nats::check_all_done;
 use crate::process::{run_to_end, write_secret};
-use crate::scenario::{Need, in_path};
+use crate::scenario::{Need, Scenario, in_path};
 use crate::{campaign_brokers, scenarios};
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(NATS, campaign_brokers:
         account_credentials_are_accepted,
         one_of_three_brokers_may_die,

@@ -10,12 +10,11 @@ use horolog_campaign::assignment::Assignment;
 use horolog_campaign::nats::{BrokerOptions, BrokerStore};
 use horolog_campaign::order::{Job, Order, PROTOCOL};
 use horolog_campaign::role::RoleKind;
-use libtest_mimic::Trial;
 
 use crate::campaign_lab::{CampaignTestbed, campaign_id, timer_plan};
 use crate::campaign_nats::{check_all_done, job_outcomes};
 use crate::campaign_proxy::{self, PROXY_PORT, ResponseLoss};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{campaign_control, scenarios};
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
@@ -24,7 +23,7 @@ const RELEASE_MAX: Duration = Duration::from_secs(20);
 /// Wait until the broker has stored that an agent is free.
 const RELEASE_TIME: Duration = Duration::from_secs(4);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(NATS, campaign_control:
         a_lost_broker_response_sets_no_second_start_time,
         a_superseded_controller_changes_nothing,

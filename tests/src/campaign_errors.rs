@@ -9,20 +9,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_campaign::nats::{BrokerOptions, BrokerStore};
 use horolog_lab::LabHost;
-use libtest_mimic::Trial;
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::campaign_lab::{CampaignTestbed, NatsServer, campaign_id, timer_plan};
 use crate::process::{run_to_end, write_secret};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{campaign_errors, scenarios};
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 /// Timeout of a command, longer than any refusal takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(NATS, campaign_errors:
         an_absent_broker_is_named,
         rejected_credentials_are_reported,

@@ -9,12 +9,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{campaign_install, scenarios};
 use yaml::{documents, strings};
 
@@ -71,7 +70,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("emptyDir", "medium sizeLimit"),
 ];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], campaign_install:
         the_manifest_has_only_known_fields,
         the_manifest_is_consistent,

@@ -12,16 +12,16 @@ use horolog_record::{
     CampaignInstanceOutcome, CampaignResult, CampaignRoleResult, FindingCode, LoadResult,
     MergedResults,
 };
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::process::{binary, run_to_end, signal};
+use crate::scenario::Scenario;
 use crate::{ROOT, campaign_local, scenarios};
 
 /// Timeout of a short campaign on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, campaign_local:
         a_server_is_loaded_from_several_hosts,
         all_pairs_of_nodes_are_measured,

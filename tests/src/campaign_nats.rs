@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_campaign::nats::{BrokerOptions, BrokerStore};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::campaign_lab::{CampaignTestbed, campaign_id, timer_plan};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{campaign_nats, scenarios};
 
 mod crashes;
@@ -27,7 +26,7 @@ const SECONDS: u32 = 6;
 /// Outage of the broker, longer than the detection of a dead connection and a reconnection.
 const OUTAGE: Duration = Duration::from_secs(4);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(NATS, campaign_nats:
         a_campaign_runs_from_orders_to_one_result,
         a_broker_may_die_before_the_start,

@@ -13,7 +13,6 @@ use horolog_wire::ethernet;
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::Header;
 use horolog_wire::ptp::{self, EVENT_PORT, GENERAL_PORT, Message, PortIdentity, PtpMessageBody};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{
@@ -23,11 +22,11 @@ use crate::load_command::{
 use crate::process::{self, Server, binary, run_to_end, server_address};
 use crate::ptp_master::Master;
 use crate::ptp4l::{Ptp4l, Transport};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, ROOT_AND_IPV6, capture, scenarios};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, capture: every_counted_packet_is_captured));
     all.extend(scenarios!(ROOT, capture:
         sampled_requests_are_captured_with_their_replies,

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{binary, is_running, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{ci_outputs, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -24,7 +23,7 @@ const REPOSITORY: &str = env!("HOROLOG_REPOSITORY");
 /// Measurement that takes hardly any time.
 const SIMULATE_COMMAND: [&str; 5] = ["clock", "simulate", "--duration", "10m", "--no-store"];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[Need::Peer("xmllint")], ci_outputs:
         junit_agrees_with_the_exit_status,
         existing_files_are_not_overwritten,

@@ -6,12 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{CompliantClientsResult, FindingCode, LoadResult};
-use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, check_sums, has_finding, load, only_trial, parse, result_of};
 use crate::load_modes::Chronyd;
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::search::SelectiveServer;
 use crate::{client_fairness, scenarios};
 
@@ -22,7 +21,7 @@ const CROWD: [&str; 6] = ["-c", "20", "-r", "4k", "-t", "1"];
 /// Clients that send one request per second.
 const COMPLIANT_CLIENTS: [&str; 4] = ["--compliant-clients", "60", "--compliant-interval", "1s"];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const ROOT: &[Need] = &[Need::Root];
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
     let mut all = Vec::from(scenarios!(ROOT, client_fairness:

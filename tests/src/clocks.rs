@@ -9,11 +9,11 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_time::Span;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
+use crate::scenario::Scenario;
 use crate::server_sources::wait_until;
 use crate::{ROOT, clocks, scenarios};
 use horolog_lab::receiver::SimulatedGnssReceiver;
@@ -24,7 +24,7 @@ const RECEIVER_OFFSET: Span = Span::from_ms(-2_700);
 /// Maximum error: a sentence determines the time to half a second.
 const ERROR_MAX_NS: u64 = 600_000_000;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, clocks: a_servers_clock_is_shown_logged_and_drawn));
     all.extend(scenarios!(&[], clocks:
         the_kernels_clocks_are_compared,

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{completions, scenarios};
 
 /// Zsh script that types into an interactive shell, and waits for the completed words.
@@ -49,7 +48,7 @@ COMP_WORDS=(horolog lo); COMP_CWORD=1; _horolog horolog lo horolog; words=$COMPR
 COMP_WORDS=(horolog load ntp --sea); COMP_CWORD=3; _horolog horolog --sea ntp
 echo "$words ${COMPREPLY[*]}""#;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[Need::Peer("bash")], completions: bash_completes));
     all.extend(scenarios!(&[Need::Peer("zsh")], completions: zsh_completes));
     all.extend(scenarios!(&[Need::Peer("fish")], completions: fish_completes));

@@ -4,14 +4,13 @@
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{CompliantClientsResult, FindingCode, LoadResult};
-use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, check_sums, has_finding, only_trial};
 use crate::load_ptp::load;
 use crate::process::{binary, run_to_end, server_address};
 use crate::ptp_master::Master;
 use crate::ptp4l::{Ptp4l, Transport};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, compliant_clients_ptp, scenarios};
 
@@ -22,7 +21,7 @@ const CROWD: [&str; 4] = ["-c", "20", "-t", "1"];
 const COMPLIANT_CLIENTS: [&str; 4] = ["--compliant-clients", "60", "--compliant-interval", "1s"];
 const COMPLIANT_COUNT: u64 = 60;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const PTP4L: &[Need] =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
     let mut all = Vec::from(scenarios!(PTP4L, compliant_clients_ptp:

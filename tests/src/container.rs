@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{client, container, debian_root, package, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -66,7 +65,7 @@ const XDP: [&str; 10] = [
     "seccomp=unconfined",
 ];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const NEEDS: &[Need] = &[
         Need::Root,
         Need::DebianRoot,

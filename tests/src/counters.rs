@@ -16,7 +16,6 @@ use horolog_counters::CounterSnapshot;
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{FindingCode, LoadResult, LossLocation};
 use horolog_sys::netlink::Prefix;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_accounting::{Chronyd, lost_at};
@@ -24,7 +23,7 @@ use crate::load_command::{
     StartedProgram, TIMEOUT, UnprivilegedCopy, check_sums, load, only_trial, parse, result_of,
 };
 use crate::process::{Engine, Server, binary, run_to_end, server_address, signal_to};
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, counters, scenarios};
 
@@ -32,7 +31,7 @@ const PORT: u16 = 9323;
 const TOKEN: &str = "0123456789abcdef";
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(CHRONYD, counters:
         losses_of_a_stopped_chronyd_are_located,
         the_snapshot_agrees_with_chronyd,

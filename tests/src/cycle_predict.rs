@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use horolog_record::{
     CyclePredictCostKind, CyclePredictResult, CyclePredictVerdict as Verdict, FindingCode,
 };
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::process::{binary, run_to_end};
+use crate::scenario::Scenario;
 use crate::{cycle_predict, scenarios};
 
 /// Timeout of a command: enough for a short measurement on a busy machine.
@@ -24,7 +24,7 @@ const TASKS: &str = "[[task]]\nname = \"control\"\nperiod = \"500ms\"\npriority 
                    compute = \"20ms\"\n[[task]]\nname = \"log\"\nperiod = \"2s\"\npriority = 10\n\
                    compute = \"100ms\"\n";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(&[], cycle_predict:
         bounds_follow_from_files,
         bounds_follow_from_measured_costs,

@@ -6,19 +6,19 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::processes;
 use crate::process::{TIMEOUT, binary, run_to_end};
+use crate::scenario::Scenario;
 use crate::usage_error::{self, ENVIRONMENT, RefusalCase, USAGE, case};
 use crate::{cycle_program, scenarios};
 
 /// Directory of the documented examples.
 const EXAMPLES: &str = concat!(env!("HOROLOG_REPOSITORY"), "docs/examples");
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(&[], cycle_program:
         a_program_in_c_marks_its_phases,
         periods_of_a_python_program_are_distinguished_by_its_states,

@@ -9,16 +9,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
 use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
+use crate::scenario::Scenario;
 use crate::usage_error::{self, ENVIRONMENT, RefusalCase, USAGE, case};
 use crate::{ROOT, cycle_run, scenarios};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], cycle_run:
         each_period_is_counted_and_in_the_log,
         an_overrun_delays_the_next_period_and_skips_none,

@@ -13,11 +13,11 @@ use horolog_record::{
     CycleTestRunResult, FindingCode, ScorecardCriterion, SearchEndReason,
 };
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
 use crate::process::{binary, run_to_end, signal};
+use crate::scenario::Scenario;
 use crate::usage_error::{self, USAGE};
 use crate::{cycle_test, scenarios};
 
@@ -34,7 +34,7 @@ const TEST: &str = "schema = \"horolog.test/2\"\nname = \"small\"\ntime = \"6s\"
     [[source]]\nname = \"orders\"\nprofile = \"poisson\"\nrate = 50\nsize = 64\nto = \"all\"\n\
     late-after = \"400ms\"\n";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(&[], cycle_test:
         faults_injected_into_reports_are_detected,
         a_stopped_node_is_detected_and_recovered_from,

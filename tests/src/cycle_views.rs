@@ -7,20 +7,20 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
 use crate::live_views::LiveTerminal;
 use crate::process::{TIMEOUT, binary, run_to_end, signal};
+use crate::scenario::Scenario;
 use crate::usage_error::{USAGE, check_refusal};
 use crate::{cycle_views, scenarios};
 
 /// Exit status after a second interrupt.
 const INTERRUPTED_STATUS: i32 = 130;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(&[], cycle_views:
         tasks_are_shown_on_a_terminal_and_a_key_ends_them,
         a_test_is_shown_on_a_terminal_and_a_key_ends_it,

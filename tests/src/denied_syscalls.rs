@@ -6,13 +6,13 @@ use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
 use horolog_lab::{Lab, LabConfig};
-use libtest_mimic::Trial;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
+use crate::scenario::Scenario;
 use crate::{ROOT, client, denied_syscalls, scenarios};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     scenarios!(ROOT, denied_syscalls:
         a_server_and_a_client_work_without_optional_calls,
         a_server_works_without_bpf,

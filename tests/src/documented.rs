@@ -8,10 +8,9 @@ use std::env;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use libtest_mimic::Trial;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, documented, scenarios};
 
 mod fixtures;
@@ -24,7 +23,7 @@ use table::{EXCEPTIONS, Exception};
 use testbed::Testbed;
 
 /// Returns the scenarios, one for each page.
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], documented:
         blocks_are_classified,
         no_exception_is_stale,

@@ -10,7 +10,6 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{LoadEngineKind, LoadResult, ReplyKindCounts, RequestMode};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
-use libtest_mimic::Trial;
 
 use crate::faulty_responder::{FaultyResponder, ResponderState};
 use crate::faulty_server::{ExpectedFinding, SHORT_TIMEOUT, TIMEOUT, check_result};
@@ -18,13 +17,14 @@ use crate::load_command::only_trial;
 use crate::load_ptp::load;
 use crate::process::server_address;
 use crate::ptp_messages::{Datagram, PtpRequest};
+use crate::scenario::Scenario;
 use crate::{ROOT_AND_IPV6, faulty_master, scenarios};
 
 mod faults;
 
 use faults::{Context, Fault, FaultAction};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     scenarios!(ROOT_AND_IPV6, faulty_master:
         each_fault_of_a_delay_response_is_counted_under_its_name,
         each_fault_of_netsync_monitor_is_counted_under_its_name,

@@ -14,18 +14,18 @@ use horolog_record::{
 use horolog_sys::netlink::Prefix;
 use horolog_time::{NtpShort, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
-use libtest_mimic::Trial;
 
 use crate::faulty_responder::{FaultyResponder, ResponderState};
 use crate::load_accounting::lost_at;
 use crate::load_command::{ENGINES, check_sums, has_finding, only_trial, result_of};
 use crate::process::server_address;
+use crate::scenario::Scenario;
 use crate::{ROOT, faulty_server, scenarios};
 
 mod nts;
 
 /// Returns the scenarios that need the machine to themselves.
-pub(crate) fn measuring() -> Vec<Trial> {
+pub(crate) fn measuring() -> Vec<Scenario> {
     scenarios!(ROOT, faulty_server:
         run_survives_a_server_restart,
         invalid_replies_are_not_an_outage,
@@ -34,7 +34,7 @@ pub(crate) fn measuring() -> Vec<Trial> {
 }
 
 /// Returns the scenarios that may run in parallel: at a low rate, with long timeouts.
-pub(crate) fn waiting() -> Vec<Trial> {
+pub(crate) fn waiting() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, faulty_server: each_fault_is_counted_under_its_name));
     all.extend(nts::all());
     all

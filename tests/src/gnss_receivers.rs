@@ -11,12 +11,11 @@ use horolog_lab::{Lab, LabConfig, RunningProgram};
 use horolog_sys::clock::ClockRealtime;
 use horolog_time::{Clock, NS_PER_S, Span};
 use horolog_wire::ntp::LeapIndicator;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, TIMEOUT, server_address};
-use crate::scenario::{Need, in_path};
+use crate::scenario::{Need, Scenario, in_path};
 use crate::server_sandbox::check_confined;
 use crate::server_sources::{is_unsynchronised, source_state, wait_until};
 use crate::{ROOT, client, gnss_receivers, scenarios};
@@ -30,7 +29,7 @@ const GPSD: &[Need] = &[Need::Root, Need::Peer("gpsd"), Need::Peer("unshare")];
 const GPSFAKE: &[Need] =
     &[Need::Root, Need::Peer("gpsd"), Need::Peer("gpsfake"), Need::Peer("unshare")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, gnss_receivers:
         sentence_time_is_served,
         an_implausible_date_is_not_served_and_a_correct_one_recovers,

@@ -9,17 +9,17 @@ use horolog_lab::receiver::{
 };
 use horolog_lab::{Lab, LabConfig};
 use horolog_time::Span;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, server_address};
+use crate::scenario::Scenario;
 use crate::server_sources::wait_until;
 use crate::{ROOT, gnss_sentences, scenarios};
 
 const VOID_SENTENCE: &str = "GARMC,,V,,,,,,,,,,N";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT, gnss_sentences:
         each_form_of_a_sentence_is_parsed_or_named,
         valid_forms_calibrate_and_others_are_counted,

@@ -12,7 +12,6 @@ use horolog_wire::ethernet::{MacAddress, TYPE_VLAN, VlanTag};
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::path_probe::{HELLO_LEN, Header as Probe, PathDatagramKind};
 use horolog_wire::{path_probe, ptp, stamp};
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::client;
@@ -20,7 +19,7 @@ use crate::mutated_frames::{wrong_ipv4_checksum, wrong_udp_checksum};
 use crate::process::{Engine, Server, TIMEOUT, binary};
 use crate::random::Random;
 use crate::relay::{Relay, table, wait_until};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, group_requests, scenarios};
 
 /// Time in which a forbidden reply would arrive.
@@ -32,7 +31,7 @@ const BROADCAST_MAC: MacAddress = MacAddress([0xff; 6]);
 const ALL_NODES_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const SEED: u64 = 0x6164_6472;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let name = |of: &str, how: &str| format!("group_requests::{of}::{how}");
     let configurations: [(&str, Engine, &[&str]); 3] = [
         ("socket", Engine::Socket, &["--threads", "2"]),

@@ -9,14 +9,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::host_scheduler::{last_core, run_while_busy};
 use crate::load_command::UnprivilegedCopy;
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{ROOT, host_all, scenarios};
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
@@ -32,7 +31,7 @@ const UNCHANGED_SETTINGS: [&str; 5] = [
     "/sys/devices/system/clocksource/clocksource0/current_clocksource",
 ];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, host_all:
         all_parts_run_and_leave_the_host_unchanged,
         a_busy_core_is_among_the_worst_findings,

@@ -8,17 +8,17 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_sys::affinity::set_timer_slack_ns;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
+use crate::scenario::Scenario;
 use crate::{ROOT, host_clocks, scenarios};
 
 /// Timer slack that no system sets by itself, longer than the delay that a busy machine adds.
 const SLACK_NS: u32 = 23_000_000;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, host_clocks: a_time_namespace_is_detected));
     all.extend(scenarios!(&[], host_clocks:
         the_clocks_are_shown_in_every_format,

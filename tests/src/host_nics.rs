@@ -4,13 +4,13 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::ethtool::set_gro;
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
+use crate::scenario::Scenario;
 use crate::{ROOT, host_nics, scenarios};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(
         scenarios!(ROOT, host_nics: a_veth_is_reported_as_configured, loopback_has_few_settings),
     )

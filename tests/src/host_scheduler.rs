@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_sys::affinity::{self, RealTimeSchedulingOutcome};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load_command::UnprivilegedCopy;
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{ROOT, host_scheduler, scenarios};
 
 /// Busy time of the core in each period.
@@ -27,7 +26,7 @@ const BUSY_PRIORITY: i32 = 95;
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, host_scheduler:
         a_busy_core_is_found_by_its_wake_ups,
         os_noise_is_found_with_its_source,

@@ -5,7 +5,6 @@ use std::net::{SocketAddr, UdpSocket};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -13,6 +12,7 @@ use crate::client;
 use crate::load_ptp::load;
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::relay::{PORT, Relay, bind, table, wait_until};
+use crate::scenario::Scenario;
 use crate::server_nts::write_certificate;
 use crate::{ROOT, scenarios};
 
@@ -20,7 +20,7 @@ const MTU: u32 = 9_000;
 /// Length in bytes of a packet that exceeds a driver's buffer and a page.
 const LONG_PACKET_LEN: usize = 8_000;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     use crate::jumbo_frames;
     scenarios!(ROOT, jumbo_frames: a_server_answers_in_the_kernel, a_relay_copies_in_the_kernel)
         .into()

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{ROOT, launch_after, scenarios};
 
 /// Time until a condition is met: long enough for several checks.
@@ -22,7 +21,7 @@ const DELAY: Duration = Duration::from_millis(250);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const UNSYNCHRONISED: &[Need] = &[Need::UnsynchronisedClock];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], launch_after:
         a_port_that_opens_later_is_waited_for,
         a_server_that_answers_later_is_waited_for,

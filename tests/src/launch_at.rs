@@ -8,18 +8,18 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
 use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
+use crate::scenario::Scenario;
 use crate::{ROOT, launch_at, scenarios};
 
 /// POSIX time zone of Central Europe, independent of zone files.
 const CENTRAL_EUROPE: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], launch_at:
         lines_run_in_their_order_and_the_first_failure_is_passed_on,
         instants_of_a_series_are_on_the_grid,

@@ -9,12 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{launch_systemd, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -55,7 +54,7 @@ later=$("$2" at list --backend systemd | sed -n 's/ .*echo later$//p')
 systemctl poweroff --force
 "#;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const NEEDS: &[Need] =
         &[Need::Root, Need::Systemd, Need::Peer("unshare"), Need::Peer("setpriv")];
     Vec::from(scenarios!(NEEDS, launch_systemd: a_real_systemd_runs_jobs))
@@ -81,9 +80,10 @@ impl Cgroup {
     /// Creates a cgroup.
     pub(crate) fn create() -> Result<Self> {
         let root = cgroup_root().context("no cgroup2 file system")?;
-        let path = root.join(format!("horolog-systemd-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
+        // Process IDs are not unique: each scenario has its own.
+        let directory = tempfile::Builder::new().prefix("horolog-systemd-").tempdir_in(&root);
+        let directory = directory.with_context(|| format!("no cgroup in {}", root.display()))?;
+        Ok(Self(directory.keep()))
     }
 
     /// Returns the path of the cgroup.

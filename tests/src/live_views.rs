@@ -12,12 +12,12 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult, NtsKeLoadResult, PathStallResult};
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{has_finding, load, parse};
 use crate::path_tcp::{far_end_address, start_far_end};
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
+use crate::scenario::Scenario;
 use crate::server_nts::NtsTestbed;
 use crate::usage_error::{USAGE, check_refusal};
 use crate::{ROOT, live_views, scenarios};
@@ -26,7 +26,7 @@ const ROWS: usize = 40;
 const COLUMNS: usize = 120;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT, live_views:
         a_load_run_is_shown_live_and_its_table_follows,
         keys_end_a_load_run_with_its_result,

@@ -5,16 +5,15 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult};
-use libtest_mimic::Trial;
 
 use crate::load_command::{StartedProgram, check_sums, has_finding, load, only_trial, parse};
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{load_interruption, scenarios};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const ROOT: &[Need] = &[Need::Root, Need::Peer("ip")];
     scenarios!(ROOT, load_interruption:
         an_interrupt_ends_a_trial_in_its_middle,

@@ -3,19 +3,17 @@
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{CapacitySearchGoal, LoadResult};
-use libtest_mimic::Trial;
 
 use crate::load_command::{StartedProgram, TIMEOUT, load, parse};
 use crate::process::{Engine, Server, run_to_end, server_address};
+use crate::scenario::Scenario;
 use crate::usage_error::{USAGE, check_refusal};
-use crate::{load_limits, scenarios};
+use crate::{ROOT, load_limits, scenarios};
 
 /// Exit status of a run with a failed limit.
 const FAILED: i32 = 1;
 
-pub(crate) fn all() -> Vec<Trial> {
-    use crate::scenario::Need;
-    const ROOT: &[Need] = &[Need::Root];
+pub(crate) fn all() -> Vec<Scenario> {
     scenarios!(ROOT, load_limits:
         a_failed_limit_is_status_one_and_in_the_result,
         an_invalid_limit_is_refused,

@@ -10,25 +10,24 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{LoadResult, MixRequestKindResult, RequestMode, Trial as LoadTrial};
-use libtest_mimic::Trial;
 
 use crate::chronyd;
 use crate::load_command::{TIMEOUT, check_sums, only_trial, parse};
 use crate::load_modes::{SERVER_NAME, certificate};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport, count_increase};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::usage_error::{ENVIRONMENT, USAGE, case, check_all_refused};
 use crate::{load_mix, scenarios};
 
 const KEYS: &str = "1 SHA256 HEX:00112233445566778899aabbccddeeff\n";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const ROOT: &[Need] = &[Need::Root];
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
     const PTP4L: &[Need] =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
-    let mut all: Vec<Trial> = scenarios!(ROOT, load_mix:
+    let mut all: Vec<Scenario> = scenarios!(ROOT, load_mix:
         problems_are_attributed_to_their_kind,
         a_mix_follows_a_profile,
         the_kernel_sends_several_kinds_from_each_core,

@@ -15,14 +15,13 @@ use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_record::{
     FindingCode, LoadEngineKind, LoadResult, NtsKeFailureReason, NtsKeLoadResult, RequestMode,
 };
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{
     ENGINES, StartedProgram, check_sums, has_finding, load, only_trial, parse, result_of,
 };
 use crate::process::{binary, run_to_end, server_address, write_secret};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{load_modes, scenarios};
 
 /// Name of the server in its certificate; it is not resolved.
@@ -32,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// reply before its next request.
 const CLIENTS: u64 = 200;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
     scenarios!(CHRONYD, load_modes:
         chronyd_answers_in_interleaved_mode,

@@ -5,11 +5,10 @@
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult, TimestampOffsetMethod};
-use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, check_sums, load, only_trial, result_of};
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{load_offsets, scenarios};
 
 /// Offset by which the server's clock is behind, in ns.
@@ -19,7 +18,7 @@ const TOLERANCE_NS: i64 = 1_000_000;
 /// Upper limit of the one-way delay in the lab, in ns.
 const ONE_WAY_DELAY_MAX_NS: i64 = 1_000_000_000;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const ROOT: &[Need] = &[Need::Root];
     const IPV6: &[Need] = &[Need::Root, Need::Ipv6];
     let mut all = Vec::from(scenarios!(IPV6, load_offsets: a_known_clock_error_is_measured));

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -15,10 +14,10 @@ use crate::load_command::{TIMEOUT, load};
 use crate::page_interaction::{check_legend, check_plots, check_zoom, legend_at};
 use crate::pages::{RenderedPage, check_accessibility, check_page, render_report};
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{load_pages, scenarios};
 
-pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
+pub(crate) fn all(needs: &'static [Need]) -> Vec<Scenario> {
     scenarios!(needs, load_pages:
         a_measured_page_contains_its_result,
         a_plot_can_be_inspected,

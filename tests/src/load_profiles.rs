@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult, LoadTimeSeries, Trial as LoadTrial};
-use libtest_mimic::Trial;
 
 use crate::load_command::{
     StartedProgram, TIMEOUT, check_sums, has_finding, load, only_trial, parse,
 };
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::search::{CAPACITY, SelectiveServer};
 use crate::usage_error::{USAGE, check_refusal};
 use crate::{load_profiles, scenarios};
@@ -23,7 +22,7 @@ use crate::{load_profiles, scenarios};
 /// Time between the end of a server and its restart.
 const OUTAGE: Duration = Duration::from_millis(500);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const ROOT: &[Need] = &[Need::Root];
     scenarios!(ROOT, load_profiles:
         a_soak_is_counted_in_intervals,

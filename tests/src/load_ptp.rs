@@ -6,19 +6,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult, ReplyKindCounts, RequestMode};
-use libtest_mimic::Trial;
 
 use crate::load_command::{ENGINES, UnprivilegedCopy, check_sums, has_finding, only_trial, parse};
 use crate::process::{binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport, count_increase};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{load_ptp, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 const RATE: &str = "1000";
 const DURATION_S: &str = "0.5";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const PTP4L: &[Need] =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
     scenarios!(PTP4L, load_ptp:

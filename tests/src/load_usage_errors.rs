@@ -11,9 +11,9 @@ use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult};
 use horolog_sys::netlink::Prefix;
 
+use crate::isolation::check_nothing_attached;
 use crate::load_command::{StartedProgram, TIMEOUT, UnprivilegedCopy, has_finding, load, parse};
 use crate::process::{self, Server, run_to_end, server_address};
-use crate::resource_leaks::check_nothing_attached;
 use crate::usage_error::{
     ENVIRONMENT, RefusalCase, USAGE, case, check_all_refused, check_error_line, check_refusal,
 };

@@ -6,14 +6,13 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use horolog_record::Distribution;
 use horolog_stats::Recorder;
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::Browser;
 use crate::page_samples::{RandomDistributions, sample_result, without_fields};
 use crate::pages::{RenderedPage, check_page, render_report};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{long_run_pages, scenarios};
 
 /// Trials and points of a run of ten minutes: one per minute and one per second.
@@ -27,7 +26,7 @@ const ELEMENTS_MAX: u64 = 8_000;
 const SAMPLES: u64 = 10_000;
 const INTERVAL_NS: u64 = 100_000_000;
 
-pub(crate) fn all(needs: &'static [Need]) -> Vec<Trial> {
+pub(crate) fn all(needs: &'static [Need]) -> Vec<Scenario> {
     scenarios!(needs, long_run_pages:
         a_page_of_ten_minutes_is_small_and_correct,
         a_page_of_hours_is_small_and_correct,

@@ -1,10 +1,9 @@
 //! Scenarios: Horolog in lab hosts, with other implementations, as root. Each is a function of a
 //! module by topic; `registry.rs` lists them with the needs of each.
 //!
-//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them: the measuring ones one after
-//! the other, because they use the whole machine, and the waiting ones in parallel with them
-//! ([`scenario_groups`]). Build `horolog` first; `make scenarios` does all of that. A scenario that
-//! cannot run on this machine is reported as ignored, with the reason.
+//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them, in two queues ([`runner`]).
+//! Build `horolog` first; `make scenarios` does all of that. A scenario that cannot run on this
+//! machine is reported as ignored, with the reason.
 
 mod addresses;
 mod af_xdp_queues;
@@ -42,7 +41,6 @@ mod differential;
 mod differential_limits;
 mod differential_ptp;
 mod documented;
-mod duration_report;
 mod faulty_master;
 mod faulty_responder;
 mod faulty_server;
@@ -57,6 +55,7 @@ mod host_clocks;
 mod host_nics;
 mod host_scheduler;
 mod interop_clients;
+mod isolation;
 mod jumbo_frames;
 mod lab;
 mod launch_after;
@@ -115,12 +114,10 @@ mod relay_xdp;
 mod replies;
 mod reply_counts;
 mod requests;
-mod resource_leaks;
-mod retry;
+mod runner;
 mod runs;
 mod runs_compare;
 mod scenario;
-mod scenario_groups;
 mod search;
 mod server_configuration;
 mod server_crash;
@@ -143,7 +140,6 @@ mod server_sources;
 mod soak;
 mod static_binary;
 mod store_corruption;
-mod supervisor;
 mod tshark_capture;
 mod unsynchronised_server;
 mod usage_error;
@@ -158,26 +154,23 @@ mod xdp_relay_sockets;
 
 use std::process::ExitCode;
 
-use registry::groups;
 use scenario::Need;
 
 const ROOT: &[Need] = &[Need::Root];
 const ROOT_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6];
 
 fn main() -> ExitCode {
-    let mut arguments: Vec<String> = std::env::args().collect();
+    let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(lab::HELPER) => run_helper(&arguments[2..]),
         Some(addresses::WITHOUT_IPV6) => addresses::exec_without_ipv6(&arguments[2..]),
         Some(soak::MODE) => soak::run(&arguments[2..]),
-        Some(scenario_groups::WAITING_PARENT) => scenario_groups::run_waiting(&arguments[2..]),
-        Some(name)
-            if name == scenario_groups::MEASURING || scenario_groups::WAITING.contains(&name) =>
-        {
-            let name = arguments.remove(1);
-            groups().run_one(&name, &arguments)
+        Some(soak::ISOLATED_MODE) if arguments.len() == 3 => soak::run_isolated(&arguments[2]),
+        Some(isolation::FIRST_PROCESS) => isolation::run_first_process(&arguments[2..]),
+        Some(runner::ONE) if arguments.len() == 3 => {
+            runner::run_one(&arguments[2], registry::all())
         }
-        _ => groups().run(&arguments),
+        _ => runner::run(&arguments, registry::all()),
     }
 }
 

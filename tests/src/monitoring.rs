@@ -15,13 +15,12 @@ use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::receiver::SimulatedGnssReceiver;
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_time::Span;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, write_secret};
 use crate::relay::{self, Relay};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::server_nts::write_certificate;
 use crate::{monitoring, scenarios};
 
@@ -40,7 +39,7 @@ const PROMETHEUS_PORT: u16 = 9_090;
 const LONG_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[Need::Peer("promtool")], monitoring:
         alert_rules_fire_as_intended,
     ));

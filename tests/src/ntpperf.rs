@@ -11,14 +11,13 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult, RequestMode};
 use horolog_sys::ethtool::set_gro;
 use horolog_wire::ethernet::MacAddress;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{TIMEOUT, has_finding, parse};
 use crate::load_modes::{Chronyd, SERVER_NAME, nts_chronyd};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{ntpperf, scenarios};
 
 const KE_PORT: u16 = 4460;
@@ -30,7 +29,7 @@ const RATES: [&str; 5] = ["-r", "1000-2300", "-t", "0.5", "-l"];
 /// Rate and number of clients of each row.
 const ROWS: [(u64, u64); 3] = [(1000, 100), (1500, 150), (2250, 225)];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const ROOT: &[Need] = &[Need::Root];
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
     const PTP4L: &[Need] =

@@ -5,15 +5,15 @@ use anyhow::{Context, Result, ensure};
 use horolog_record::{
     CapacitySearchGoal, CapacitySearchResult, NtsKeFailureReason, NtsKeLoadResult, SearchEndReason,
 };
-use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, parse};
 use crate::process::{Engine, binary, run_to_end};
+use crate::scenario::Scenario;
 use crate::server_nts::NtsTestbed;
 use crate::usage_error::{USAGE, check_refusal};
 use crate::{ROOT, nts_ke_load, scenarios};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     scenarios!(ROOT, nts_ke_load:
         the_sustainable_rate_of_a_server_is_found,
         an_invalid_search_is_refused,

@@ -11,14 +11,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, PORT, TRANSMIT_OFFSET};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::ROOT_AND_IPV6;
 use crate::client;
 use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address, write_secret};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 
 /// Time in which an unexpected reply would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
@@ -28,7 +27,7 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const UPTIME: u64 = 0x0000_0005_1234_5678;
 const TIME: u64 = 0xee10_0000_1234_5678;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     for engine in Engine::ALL {
         for (name, with_keys) in [("without_keys", false), ("with_keys", true)] {

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::debian_root::DebianSystem;
 use crate::interop_clients::{chronyd, offset_of};
 use crate::process::{binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{package, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -46,7 +45,7 @@ systemctl show -p Result horolog >> /ended
 systemctl poweroff --force
 ";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const BUILDING: &[Need] = &[Need::Peer("dpkg-deb"), Need::Peer("dpkg-shlibdeps")];
     const INSTALLING: &[Need] = &[
         Need::Root,

@@ -8,7 +8,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Trial;
 use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -18,7 +17,7 @@ use crate::page_interaction::check_plots;
 use crate::page_samples::{plot_clock_log, variants};
 use crate::process::{TIMEOUT, binary, run_to_end};
 use crate::runs::samples;
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{load_pages, long_run_pages, pages, scenarios};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Peer(PROGRAM), Need::Peer("unshare")];
@@ -49,7 +48,7 @@ const WITHOUT_PLOTS: [&str; 7] = [
     "horolog.host-nic/2",
 ];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(NEEDS, pages:
         every_kind_of_result_has_a_page,
         every_page_is_accessible,

@@ -15,19 +15,18 @@ use horolog_probe::path::tcp::protocol::{
     AdmissionVerdict, ConnectionJob, FarEndReport, HELLO_LEN, TcpHello, TcpWelcome,
 };
 use horolog_sys::tcp;
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::path_tcp::{far_end_address, path_result, run_path, start_far_end};
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{ROOT, path_stall, scenarios};
 
 const IP: &[Need] = &[Need::Root, Need::Peer("ip")];
 /// Delay of the replies of a slow far end.
 const REPLY_DELAY: Duration = Duration::from_millis(25);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, path_stall:
         small_writes_stall_and_options_cure_them,
         a_slow_far_end_is_distinguished_from_a_waiting_kernel,

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
+use crate::scenario::Scenario;
 use crate::{ROOT, path_tcp, scenarios};
 
 const PORT: u16 = 8_625;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT, path_tcp:
         sizes_are_measured_and_both_ends_described,
         a_vanished_far_end_is_reported,

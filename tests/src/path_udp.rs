@@ -15,10 +15,10 @@ use horolog_sys::datagram::{MsghdrBuffers, WaitMode};
 use horolog_sys::socket::DatagramSocket;
 use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, PORT, PathDatagramKind, short};
 use horolog_wire::stamp;
-use libtest_mimic::Trial;
 
 use crate::path_udp_forwarder::{Faults, Forwarder, is_affected};
 use crate::process::{binary, run_to_end, signal_to};
+use crate::scenario::Scenario;
 use crate::{ROOT, ROOT_AND_IPV6, path_udp, path_udp_short, scenarios};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const FORWARDER_PORT: u16 = 9_000;
 const STAMP_PORT: u16 = 9_862;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, path_udp:
         known_faults_are_measured_at_a_fixed_rate,
         known_faults_are_measured_in_ping_pong,

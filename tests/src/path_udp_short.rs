@@ -1,12 +1,12 @@
 //! Scenarios of `horolog path udp` with datagrams shorter than a full probe header.
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Trial;
 
 use crate::path_udp::PathTestbed;
+use crate::scenario::Scenario;
 use crate::{ROOT_AND_IPV6, path_udp_short, scenarios};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT_AND_IPV6, path_udp_short: short_datagrams_yield_every_statistic))
 }
 

@@ -15,14 +15,13 @@ use horolog_record::{
     TimestampCounts,
 };
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
-use libtest_mimic::Trial;
 
 use crate::chronyd;
 use crate::client;
 use crate::load_accounting::request_counts;
 use crate::load_command::{StartedProgram, parse};
 use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::scenarios;
 use crate::server_nts::{CHRONY, NtsTestbed, counter, write_certificate};
 use crate::usage_error::check_error_line;
@@ -34,7 +33,7 @@ const OFFSET_NS: i64 = 250_000;
 const CLOCK_ERROR_NS: u64 = 500;
 pub(crate) const TARGET: &str = "192.0.2.2";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     use crate::{query, query_interruption, query_nts};
     const ROOT: &[Need] = &[Need::Root];
     const ROOT_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6];

@@ -1,11 +1,7 @@
-//! List of the scenarios, by group, with their needs. [`crate::scenario_groups`] decides which
-//! groups run in parallel.
-
-use libtest_mimic::Trial;
+//! List of the scenarios, by queue, with their needs. [`crate::runner`] runs the queues.
 
 use crate::process::Engine;
-use crate::scenario::{Need, scenario};
-use crate::scenario_groups::ScenarioGroups;
+use crate::scenario::{Need, Scenario, scenario};
 use crate::{
     ROOT, ROOT_AND_IPV6, addresses, af_xdp_queues, bench, bench_relay, calibration,
     campaign_brokers, campaign_control, campaign_errors, campaign_install, campaign_local,
@@ -13,69 +9,41 @@ use crate::{
     compliant_clients_ptp, container, counters, cycle_predict, cycle_program, cycle_run,
     cycle_test, cycle_views, demo, denied_syscalls, differential, differential_limits,
     differential_ptp, documented, faulty_master, faulty_server, gnss_receivers, gnss_sentences,
-    group_requests, host_all, host_clocks, host_nics, host_scheduler, interop_clients,
+    group_requests, host_all, host_clocks, host_nics, host_scheduler, interop_clients, isolation,
     jumbo_frames, lab, launch_after, launch_at, launch_systemd, live_views, load_accounting,
     load_engines, load_interruption, load_limits, load_mix, load_modes, load_offsets,
     load_profiles, load_ptp, load_usage_errors, malformed_flood, monitoring, ntpperf, nts_ke_load,
     odd_requests, package, packet_devices, pages, path_stall, path_tcp, path_udp, process,
     ptp_verifier_differential, query, raw_frames, relay, relay_capacity, relay_differential,
-    relay_lifecycle, relay_tree, relay_xdp, requests, resource_leaks, retry, runs, runs_compare,
-    scenarios, search, server_configuration, server_crash, server_flood, server_interleaved,
-    server_ke, server_leap, server_limits, server_metrics, server_nts, server_ptp,
-    server_ptp_hostile, server_ptp_masters, server_ptp_messages, server_ptp_peers, server_reload,
-    server_sandbox, server_sources, soak, static_binary, store_corruption, tshark_capture,
-    unsynchronised_server, usage_errors, verifier_differential, web, xdp_load_profiles, xdp_relay,
-    xdp_relay_changes, xdp_relay_load, xdp_relay_sockets,
+    relay_lifecycle, relay_tree, relay_xdp, requests, runs, runs_compare, scenarios, search,
+    server_configuration, server_crash, server_flood, server_interleaved, server_ke, server_leap,
+    server_limits, server_metrics, server_nts, server_ptp, server_ptp_hostile, server_ptp_masters,
+    server_ptp_messages, server_ptp_peers, server_reload, server_sandbox, server_sources, soak,
+    static_binary, store_corruption, tshark_capture, unsynchronised_server, usage_errors,
+    verifier_differential, web, xdp_load_profiles, xdp_relay, xdp_relay_changes, xdp_relay_load,
+    xdp_relay_sockets,
 };
 
-/// Returns all scenarios, by the group in which they run.
-pub(crate) fn groups() -> ScenarioGroups {
-    ScenarioGroups {
-        measuring: measuring_scenarios(),
-        waiting: [peer_scenarios(), operation_scenarios()],
-    }
+/// Returns all scenarios.
+pub(crate) fn all() -> Vec<Scenario> {
+    let exclusive = exclusive_scenarios().into_iter().map(Scenario::exclusive);
+    exclusive.chain(shared_scenarios()).collect()
 }
 
-fn measuring_scenarios() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
-    all.extend(scenarios!(&[], retry: few_failures_are_retried));
-    all.extend(lab_scenarios());
-    all.extend(packet_device_scenarios());
-    all.extend(differential_scenarios());
-    for engine in Engine::ALL {
-        all.extend(engine_scenarios(engine));
-    }
-    all.extend(server_scenarios());
-    all.extend(load_engine_scenarios());
+/// Scenarios that judge rates, latencies or losses, or that load every core.
+fn exclusive_scenarios() -> Vec<Scenario> {
+    let mut all = load_engine_scenarios();
     all.extend(generator_scenarios());
     all.extend(load_scenarios());
-    all.extend(load_usage_error_scenarios());
-    all.extend(server_interleaved::all());
-    all.extend(group_requests::all());
-    all.extend(jumbo_frames::all());
-    all.extend(server_limits::all());
-    all.extend(odd_requests::all());
-    all.extend(server_ke::all());
-    all.extend(cycle_run::all());
     all.extend(host_scheduler::all());
     all.extend(host_all::all());
     all.extend(path_tcp::all());
     all.extend(path_stall::all());
-    all.extend(host_clocks::all());
-    all.extend(host_nics::all());
-    all.extend(server_configuration::all());
+    all.extend(path_udp::all());
+    all.extend(cycle_run::all());
+    all.extend(cycle_test::all());
     all.extend(server_ptp::under_load());
-    all.extend(server_reload::all());
-    all.extend(addresses::all());
     all.extend(server_flood::all());
-    all.extend(server_metrics::all());
-    all.extend(web::all());
-    all.extend(live_views::all());
-    all.extend(server_sandbox::all());
-    all.extend(denied_syscalls::all());
-    all.extend(counters::all());
-    all.extend(capture::all());
-    all.extend(tshark_capture::all());
     all.extend(nts_ke_load::all());
     all.extend(faulty_server::measuring());
     all.extend(load_interruption::all());
@@ -87,18 +55,10 @@ fn measuring_scenarios() -> Vec<Trial> {
     all.extend(load_ptp::all());
     all.extend(load_offsets::all());
     all.extend(query::all());
-    all.extend(path_udp::all());
-    all.extend(relay::all());
-    all.extend(relay_xdp::all());
-    all.extend(relay_lifecycle::all());
     all.extend(relay_capacity::all());
-    all.extend(scenarios!(ROOT, relay_differential: both_engines_decide_alike));
-    all.extend(relay_tree::all());
-    all.extend(ci_outputs::all());
-    all.extend(pages::all());
-    all.extend(cycle_predict::all());
-    all.extend(cycle_test::all());
-    all.extend(campaign_local::all());
+    all.extend(
+        scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
+    );
     all.extend(load_profiles::all());
     all.extend(xdp_load_profiles::all());
     all.extend(client_fairness::all());
@@ -109,14 +69,53 @@ fn measuring_scenarios() -> Vec<Trial> {
     all
 }
 
-fn peer_scenarios() -> Vec<Trial> {
-    let mut all = Vec::new();
+/// Scenarios whose outcome does not depend on what runs beside them.
+fn shared_scenarios() -> Vec<Scenario> {
+    let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
+    all.extend(scenarios!(ROOT, isolation: leftovers_are_named, isolation_hides_the_host));
+    // The longest first, so that none runs alone at the end.
+    all.extend(documented::all());
+    all.extend(container::all());
+    all.extend(package::all());
+    all.extend(pages::all());
+    all.extend(lab_scenarios());
+    all.extend(packet_device_scenarios());
+    all.extend(differential_scenarios());
     for engine in Engine::ALL {
-        all.extend(engine_trials(engine, WAITING_ENGINE_SCENARIOS));
+        all.extend(engine_scenarios(engine));
     }
+    all.extend(server_scenarios());
+    all.extend(load_usage_error_scenarios());
+    all.extend(server_interleaved::all());
+    all.extend(group_requests::all());
+    all.extend(jumbo_frames::all());
+    all.extend(server_limits::all());
+    all.extend(odd_requests::all());
+    all.extend(server_ke::all());
+    all.extend(host_clocks::all());
+    all.extend(host_nics::all());
+    all.extend(server_configuration::all());
+    all.extend(server_reload::all());
+    all.extend(addresses::all());
+    all.extend(server_metrics::all());
+    all.extend(web::all());
+    all.extend(live_views::all());
+    all.extend(server_sandbox::all());
+    all.extend(denied_syscalls::all());
+    all.extend(counters::all());
+    all.extend(capture::all());
+    all.extend(tshark_capture::all());
+    all.extend(relay::all());
+    all.extend(relay_xdp::all());
+    all.extend(relay_lifecycle::all());
+    all.extend(relay_lifecycle::waiting());
+    all.extend(scenarios!(ROOT, relay_differential: both_engines_decide_alike));
+    all.extend(relay_tree::all());
+    all.extend(ci_outputs::all());
+    all.extend(cycle_predict::all());
+    all.extend(campaign_local::all());
     all.extend(server_nts::all());
     all.extend(server_leap::all());
-    all.extend(relay_lifecycle::waiting());
     all.extend(server_sources::all());
     all.extend(gnss_sentences::all());
     all.extend(gnss_receivers::all());
@@ -129,20 +128,13 @@ fn peer_scenarios() -> Vec<Trial> {
     all.extend(server_ptp_messages::all());
     all.extend(faulty_server::waiting());
     all.extend(unsynchronised_server::all());
-    // At a low rate, with long timeouts.
     all.extend(faulty_master::all());
-    all
-}
-
-fn operation_scenarios() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(&[], resource_leaks: an_orphan_is_found));
     all.extend(campaign_brokers::all());
     all.extend(campaign_control::all());
     all.extend(campaign_install::all());
     all.extend(campaign_nats::all());
     all.extend(campaign_errors::all());
     all.extend(completions::all());
-    all.extend(container::all());
     all.extend(static_binary::all());
     all.extend(cycle_program::all());
     all.extend(cycle_views::all());
@@ -150,15 +142,13 @@ fn operation_scenarios() -> Vec<Trial> {
     all.extend(launch_at::all());
     all.extend(launch_systemd::all());
     all.extend(monitoring::all());
-    all.extend(package::all());
     all.extend(runs::all());
     all.extend(runs_compare::all());
     all.extend(store_corruption::all());
-    all.extend(documented::all());
     all
 }
 
-fn lab_scenarios() -> Vec<Trial> {
+fn lab_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, lab:
         links_can_be_changed,
         a_lab_without_ipv6_has_none,
@@ -180,7 +170,7 @@ fn lab_scenarios() -> Vec<Trial> {
     all
 }
 
-fn packet_device_scenarios() -> Vec<Trial> {
+fn packet_device_scenarios() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT_AND_IPV6, packet_devices:
         a_filter_passes_only_matching_datagrams,
         a_filter_skips_options_and_refuses_fragments,
@@ -192,7 +182,7 @@ fn packet_device_scenarios() -> Vec<Trial> {
     ))
 }
 
-fn differential_scenarios() -> Vec<Trial> {
+fn differential_scenarios() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT, differential:
         program_and_model_agree,
         without_a_clock_page_everything_passes,
@@ -230,14 +220,13 @@ fn differential_scenarios() -> Vec<Trial> {
         an_invalid_change_changes_nothing,
         a_killed_relay_leaves_nothing,
     ))
-    .chain(scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children))
     .collect()
 }
 
 type EngineScenario = (&'static str, &'static [Need], fn(Engine) -> anyhow::Result<()>);
 
-/// Scenarios of either engine of the server that wait for clients of other implementations.
-const WAITING_ENGINE_SCENARIOS: [EngineScenario; 4] = [
+/// Scenarios of either engine of the server with clients of other implementations.
+const CLIENT_SCENARIOS: [EngineScenario; 4] = [
     ("interop_clients::chronyd_reads_the_time_over_ipv4", CHRONYD, |engine| {
         interop_clients::chronyd_reads_the_time(engine, false)
     }),
@@ -256,8 +245,8 @@ const WAITING_ENGINE_SCENARIOS: [EngineScenario; 4] = [
     ),
 ];
 
-/// Returns the measuring scenarios of one engine of the server.
-fn engine_scenarios(engine: Engine) -> Vec<Trial> {
+/// Returns the scenarios of one engine of the server.
+fn engine_scenarios(engine: Engine) -> Vec<Scenario> {
     let list: [EngineScenario; 6] = [
         ("interop_clients::a_test_drift_is_served", ROOT, interop_clients::a_test_drift_is_served),
         (
@@ -290,13 +279,13 @@ fn engine_scenarios(engine: Engine) -> Vec<Trial> {
         scenario(format!("raw_frames::ipv4_options_are_answered::{}", engine.name()), ROOT, {
             move || raw_frames::ipv4_options_are_answered(engine)
         });
-    engine_trials(engine, list).chain([options]).collect()
+    of_engine(engine, list).chain(of_engine(engine, CLIENT_SCENARIOS)).chain([options]).collect()
 }
 
-fn engine_trials(
+fn of_engine(
     engine: Engine,
     list: impl IntoIterator<Item = EngineScenario>,
-) -> impl Iterator<Item = Trial> {
+) -> impl Iterator<Item = Scenario> {
     list.into_iter().map(move |(name, needs, run)| {
         scenario(format!("{name}::{}", engine.name()), needs, move || run(engine))
     })
@@ -307,7 +296,7 @@ const CHRONYD_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("chronyd"
 const NTPDIG: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("ntpdig")];
 const UNSYNCHRONISED: &[Need] = &[Need::Root, Need::UnsynchronisedClock, Need::Peer("chronyd")];
 
-fn server_scenarios() -> Vec<Trial> {
+fn server_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, raw_frames:
         only_a_priority_tag_is_returned,
         fragments_are_answered_by_the_sockets,
@@ -323,7 +312,7 @@ fn server_scenarios() -> Vec<Trial> {
     all
 }
 
-fn load_engine_scenarios() -> Vec<Trial> {
+fn load_engine_scenarios() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT_AND_IPV6, load_engines:
         packet_engine_counts_every_reply,
         udp_engine_counts_every_reply,
@@ -337,7 +326,7 @@ fn load_engine_scenarios() -> Vec<Trial> {
     ))
 }
 
-fn generator_scenarios() -> Vec<Trial> {
+fn generator_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, verifier_differential:
         program_and_model_agree,
         a_reply_before_the_trial_counts_for_an_earlier_one,
@@ -362,7 +351,7 @@ fn generator_scenarios() -> Vec<Trial> {
 const CHRONYD_AND_CHRONYC: &[Need] =
     &[Need::Root, Need::Ipv6, Need::Peer("chronyd"), Need::Peer("chronyc")];
 
-fn load_scenarios() -> Vec<Trial> {
+fn load_scenarios() -> Vec<Scenario> {
     let mut all =
         Vec::from(scenarios!(CHRONYD_AND_CHRONYC, load_accounting: generator_agrees_with_chronyd));
     for engine in Engine::ALL {
@@ -383,7 +372,7 @@ fn load_scenarios() -> Vec<Trial> {
     all
 }
 
-fn load_usage_error_scenarios() -> Vec<Trial> {
+fn load_usage_error_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, load_usage_errors:
         impossible_requests_are_refused,
         malformed_command_lines_are_refused,
@@ -400,7 +389,7 @@ fn load_usage_error_scenarios() -> Vec<Trial> {
     all
 }
 
-fn demo_scenarios() -> Vec<Trial> {
+fn demo_scenarios() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT, demo:
         root_measures_every_server,
         an_ordinary_user_measures_socket_engines,

@@ -16,11 +16,10 @@ use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_relay::{ChildListing, RelayListing};
 use horolog_sys::netlink::Prefix;
 use horolog_sys::socket::DatagramSocket;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, relay, relay_lengths, scenarios};
 
 pub(crate) const PORT: u16 = 5_000;
@@ -32,7 +31,7 @@ pub(crate) const QUIET_PERIOD: Duration = Duration::from_millis(300);
 /// Scenario of one engine.
 type WithEngine = fn(&str) -> Result<()>;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, relay:
         an_invalid_table_is_refused,
         a_killed_relay_does_not_block_its_successor,

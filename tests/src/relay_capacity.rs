@@ -17,11 +17,10 @@ use horolog_io::{
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::frame::UdpFrame;
-use libtest_mimic::Trial;
 
 use crate::process::TIMEOUT;
 use crate::relay::{PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, payload, send, table};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::xdp_relay::FRAME_BYTES;
 use crate::{ROOT, relay_capacity, scenarios};
 
@@ -31,7 +30,7 @@ const LOAD_TIME: Duration = Duration::from_secs(3);
 const WINDOW: u32 = 64;
 const RECEIVE_BUFFER: usize = 16 << 20;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, relay_capacity: the_largest_table_is_served));
     for engine in ["sendmmsg", "xdp"] {
         let name = |what: &str| format!("relay_capacity::{what}::{engine}");

@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use libtest_mimic::Trial;
 
 use crate::relay::{PORT, Relay, address, bind, check_no_copy, table};
+use crate::scenario::Scenario;
 use crate::{ROOT_AND_IPV6, relay_lengths, scenarios};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(ROOT_AND_IPV6, relay_lengths: datagrams_of_any_length_arrive_whole))
 }
 

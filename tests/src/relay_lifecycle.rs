@@ -13,14 +13,13 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
 use horolog_relay::RoutingTableSpec;
 use horolog_sys::netlink::{Netlink, Prefix, VethEndConfig, VethPairConfig};
-use libtest_mimic::Trial;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
 use crate::relay::{
     GROUP, PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, receive_number, send, table,
     wait_until,
 };
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, relay_lifecycle, scenarios};
 
 const CHILD_PORT: u16 = 6_000;
@@ -32,7 +31,7 @@ const CHANGE_TIMEOUT: Duration = Duration::from_mins(1);
 const DETECTION_TIME: Duration = Duration::from_millis(1_500);
 
 /// Returns the scenarios that measure.
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     for engine in ["sendmmsg", "xdp"] {
         let name = |what: &str| format!("relay_lifecycle::{what}::{engine}");
@@ -45,7 +44,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// Returns the scenarios that wait.
-pub(crate) fn waiting() -> Vec<Trial> {
+pub(crate) fn waiting() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, relay_lifecycle:
         an_occupied_interface_is_retried,
         a_listing_does_not_wait_for_a_change,

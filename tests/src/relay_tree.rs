@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::RunningProgram;
 use horolog_record::{RelayTreeEngineDelays, RelayTreeMeasurement, RelayTreeResult};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
+use crate::scenario::Scenario;
 use crate::{ROOT, relay_tree, scenarios};
 
 /// Timeout of a measurement of a small tree on a busy machine.
@@ -23,7 +23,7 @@ const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(90);
 /// Largest ratio, either way, of model and measurement on a few cores that all nodes share.
 const RATIO_MAX: f64 = 6.0;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, relay_tree:
         a_tree_of_relays_is_measured,
         a_long_chain_is_slower_than_a_pair_as_modelled,

@@ -13,16 +13,15 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::netlink::Prefix;
 use horolog_sys::socket::DatagramSocket;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
+use crate::isolation::check_nothing_attached;
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
 use crate::relay::{
     GROUP, PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, payload, receive_number, send,
     table, wait_until,
 };
-use crate::resource_leaks::check_nothing_attached;
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, relay_xdp, scenarios};
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
@@ -35,7 +34,7 @@ const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 5);
 /// Scenario of one engine.
 type WithEngine = fn(&str) -> Result<()>;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, relay_xdp:
         an_interface_is_used_again_after_it_was_down,
         an_interface_is_used_again_after_it_was_removed,

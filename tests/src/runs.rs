@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{CompareVerdict, RunsCompareResult, STORE_VARIABLE, StoredRunList};
-use libtest_mimic::Trial;
 use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{binary, run_to_end};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{runs, scenarios};
 
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
@@ -24,7 +23,7 @@ const SAMPLES: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples
 /// Arguments of a simulation, which yields a result at once.
 pub(crate) const SIMULATE_COMMAND: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], runs:
         results_are_stored_and_shown_again,
         several_commands_store_at_once,

@@ -8,18 +8,18 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{CompareVerdict, ComparedMetricKind, RunsCompareResult};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
+use crate::scenario::Scenario;
 use crate::{ROOT, runs_compare, scenarios};
 
 /// Offset of the less accurate server, in ns.
 const OFFSET: f64 = 5e6;
 const OFFSET_ERROR_MAX: f64 = 1e5;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, runs_compare: a_less_accurate_server_is_found));
     all.extend(scenarios!(&[], runs_compare: unsound_and_failed_results_are_reported));
     all

@@ -4,16 +4,12 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use horolog_sys::adjtimex::kernel_clock;
-use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::debian_root;
 use crate::launch_systemd::{cgroup_root, systemd};
-use crate::resource_leaks::Resources;
-use crate::retry::RunningScenario;
-use crate::{duration_report, static_binary};
+use crate::static_binary;
 
 /// Requirement of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +31,7 @@ pub(crate) enum Need {
 }
 
 /// Reason for which a scenario is not run.
-enum UnmetRequirement {
+pub(crate) enum UnmetRequirement {
     /// The host lacks a property that cannot be installed.
     Machine(String),
     /// A program or file that `make` installs is missing.
@@ -43,7 +39,8 @@ enum UnmetRequirement {
 }
 
 impl Need {
-    fn unmet_requirement(self) -> Option<UnmetRequirement> {
+    /// Returns the reason for which this host lacks it, if it does.
+    pub(crate) fn unmet_requirement(self) -> Option<UnmetRequirement> {
         let (met, reason) = match self {
             Self::Root => (is_root(), "needs root".to_owned()),
             Self::Peer(program) if in_path(program).is_some() => return None,
@@ -84,7 +81,8 @@ pub(crate) fn cached_file(name: &str) -> Option<PathBuf> {
     cache.map(|cache| cache.join(name)).filter(|file| file.is_file())
 }
 
-fn is_root() -> bool {
+/// Returns true if this process runs as root.
+pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
@@ -97,43 +95,31 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Makes a scenario from a function, with a check that it leaves no resources behind.
+/// Scenario that runs in a process of its own.
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) needs: &'static [Need],
+    /// True if nothing else may run at the same time.
+    pub(crate) is_exclusive: bool,
+    pub(crate) run: Box<dyn FnOnce() -> Result<(), String>>,
+}
+
+impl Scenario {
+    /// Makes the scenario exclusive.
+    pub(crate) fn exclusive(self) -> Self {
+        Self { is_exclusive: true, ..self }
+    }
+}
+
+/// Makes a scenario from a function.
 pub(crate) fn scenario<E: Display>(
     name: impl Into<String>,
     needs: &'static [Need],
-    run: impl FnOnce() -> Result<(), E> + Send + 'static,
-) -> Trial {
-    let name = name.into();
-    Trial::ignorable_test(name.clone(), move || {
-        match needs.iter().find_map(|need| need.unmet_requirement()) {
-            Some(UnmetRequirement::Machine(reason)) => return Ok(Completion::ignored_with(reason)),
-            Some(UnmetRequirement::Peer(what)) => return without_peer(&what),
-            None => {}
-        }
-        let mut running = RunningScenario::new(name);
-        let (before, begun) = (Resources::snapshot()?, Instant::now());
-        // `{:#}` prints an error with its causes, on one line.
-        let outcome = run().map_err(|error| format!("{error:#}"));
-        let left = before.left_behind()?;
-        running.end(outcome.is_ok(), left.is_none());
-        duration_report::record(running.name(), begun.elapsed());
-        match (outcome, left) {
-            (Ok(()), None) => Ok(Completion::Completed),
-            (Ok(()), Some(left)) => Err(format!("left behind: {left}").into()),
-            (Err(error), None) => Err(error.into()),
-            (Err(error), Some(left)) => Err(format!("{error}\nleft behind: {left}").into()),
-        }
-    })
-}
-
-/// Reports a missing peer: as ignored, but as an error to root, who can install it, and in
-/// continuous integration, which has to have it.
-fn without_peer(what: &str) -> Result<Completion, Failed> {
-    let reason = format!("needs {what}; install it with scripts/setup.sh --peers");
-    if is_root() || std::env::var_os("CI").is_some_and(|value| value == "true") {
-        return Err(format!("{reason} and run `make scenarios`").into());
-    }
-    Ok(Completion::ignored_with(reason))
+    run: impl FnOnce() -> Result<(), E> + 'static,
+) -> Scenario {
+    // `{:#}` prints an error with its causes, on one line.
+    let run = Box::new(|| run().map_err(|error| format!("{error:#}")));
+    Scenario { name: name.into(), needs, is_exclusive: false, run }
 }
 
 /// Makes scenarios from functions of one module with the same needs, each named `MODULE::FUNCTION`.

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_sys::ethtool::set_gro;
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::{self, SteadyClient};
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, scenarios, server_configuration};
 
 /// Short enough that some requests arrive during each reload.
@@ -26,7 +25,7 @@ const RELOADS: u64 = 10;
 /// Longer than the interval between page updates, so that a wrong change would take effect.
 const PAGE_UPDATE_MAX: Duration = Duration::from_millis(150);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], server_configuration: a_file_is_checked));
     all.extend(scenarios!(ROOT, server_configuration:
         local_interfaces_are_checked,

@@ -14,8 +14,8 @@ use horolog_time::Span;
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::client;
+use crate::isolation::check_nothing_attached;
 use crate::process::{Engine, Server, TIMEOUT, server_address};
-use crate::resource_leaks::check_nothing_attached;
 
 /// Pause between two requests: some thousand requests per second.
 const REQUEST_INTERVAL: Duration = Duration::from_micros(100);

@@ -8,14 +8,13 @@ use anyhow::{Context, Result, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
-use libtest_mimic::Trial;
 
 use crate::chronyd::ChronydClient;
 use crate::client;
 use crate::load_command::result_of;
 use crate::process::{Engine, TIMEOUT, binary, run_to_end};
 use crate::random::Random;
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::server_nts::{CHRONY, NtsTestbed, SELECTED, counter};
 
 /// chronyd options of authenticated clients: 16 requests per second.
@@ -24,7 +23,7 @@ const POLL_OPTIONS: &str = "iburst minpoll -4 maxpoll -4";
 const FLOOD_DURATION: Duration = Duration::from_secs(3);
 const SEED: u64 = 0x6e74_735f_666c_6f6f;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     for engine in Engine::ALL {
         let name = format!("server_flood::plain_requests_leave_room_for_nts::{}", engine.name());

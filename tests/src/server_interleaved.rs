@@ -8,16 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig, RunningProgram};
-use libtest_mimic::Trial;
 
 use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address};
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("chronyd"), Need::Peer("chronyc")];
 /// chronyd polls every second and needs a few samples for each change of mode.
 const MODE_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     [("ipv4", false), ("ipv6", true)]
         .map(|(name, ipv6)| {
             let name = format!("server_interleaved::chronyd_is_interleaved_by_xdp::{name}");

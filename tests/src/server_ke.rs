@@ -17,12 +17,11 @@ use horolog_ke::{
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::namespace::die_with_parent;
-use libtest_mimic::Trial;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, signal};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{scenarios, server_ke};
 
 pub(crate) const NAME: &str = "time.example";
@@ -30,7 +29,7 @@ pub(crate) const NAME: &str = "time.example";
 const COOKIES: usize = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[Need::Root, Need::Peer("chronyd")], server_ke:
         chronyd_provides_keys,
         a_chronyd_with_an_untrusted_certificate_is_rejected,
@@ -120,8 +119,7 @@ fn exchange_keys_with(
 }
 
 /// chronyd selects the mandatory algorithm or, if it supports it, the other one that is offered;
-/// each
-/// session has its own keys and cookies.
+/// each session has its own keys and cookies.
 pub(crate) fn chronyd_provides_keys() -> Result<()> {
     let (lab, identity) = (Lab::new(&LabConfig::default())?, Identity::new()?);
     let chronyd = Chronyd::start(lab.server(), &identity)?;

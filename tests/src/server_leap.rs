@@ -1,7 +1,6 @@
 //! Scenarios of leap seconds: the XDP program and its model agree around a step, and a server
-//! passes
-//! the leap second of 2016 on both timelines, with either engine. System clocks are not changed: by
-//! its test offset, the server serves a time just before that leap.
+//! passes the leap second of 2016 on both timelines, with either engine. System clocks are not
+//! changed: by its test offset, the server serves a time just before that leap.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -20,7 +19,6 @@ use horolog_time::leap::{LeapKind, LeapSecond, LeapSecondRepresentation, Smear};
 use horolog_time::{Clock, Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 use horolog_xdp::{Responder, ResponderClockPageWriter, ResponderSettings, XdpAction};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::client;
@@ -28,11 +26,11 @@ use crate::differential::{check_reply, hexadecimal, random_page, timestamps, val
 use crate::frames::{LISTEN, listen_set, serve_stations};
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::random::Random;
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 
 const ROOT: &[Need] = &[Need::Root];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = vec![
         scenario("server_leap::program_and_model_agree_around_a_step", ROOT, || {
             program_and_model_agree_around_a_step()
@@ -155,8 +153,7 @@ const BEFORE_LEAP: Span = Span::from_ns(4 * NS_PER_S);
 /// Time between the leap and the last request.
 const AFTER_LEAP: Span = Span::from_ns(2 * NS_PER_S);
 /// Tolerance: error with which the server measures the system clock against the monotonic clock,
-/// and
-/// of the client's own readings.
+/// and of the client's own readings.
 const READING_ERROR: Span = Span::from_ns(20_000);
 
 /// A server passes the leap second of 2016: every reply lies between the exact times, in UTC or

@@ -14,6 +14,7 @@ use horolog_wire::ntp::Header;
 use crate::client::{self, ClientOutcome, SteadyClient};
 use crate::load_command::{only_trial, result_of};
 use crate::process::{Engine, Server, server_address};
+use crate::scenario::Scenario;
 use crate::{ROOT, server_limits};
 
 /// Time in which all replies arrive, expected and unexpected ones.
@@ -25,7 +26,7 @@ const FLOOD_ADDRESSES_MIN: u64 = 10_000_000;
 /// Variation of resident memory without any cause in the scenario.
 const MEMORY_NOISE_BYTES: u64 = 1 << 20;
 
-pub(crate) fn all() -> Vec<libtest_mimic::Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(crate::scenarios!(ROOT, server_limits:
         a_burst_passes_and_its_excess_does_not,
         denied_clients_get_no_reply_or_a_kiss,

@@ -9,16 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, signal};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, client, scenarios, server_metrics};
 
 const REQUESTS: u64 = 5;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, server_metrics:
         health_follows_the_clock,
         the_service_manager_is_notified,

@@ -12,18 +12,17 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::chronyd::{ChronydClient, POLL_INTERVAL, TIMEOUT};
 use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::scenarios;
 
 /// Needs of scenarios with chronyd and chronyc.
 pub(crate) const CHRONY: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     use crate::server_nts;
     const NTPD: &[Need] = &[Need::Root, Need::Peer("ntpd"), Need::Peer("setpriv")];
     let mut all = Vec::new();
@@ -98,8 +97,7 @@ impl NtsTestbed {
     }
 
     /// Fails unless at least `least` authenticated replies were sent and, if XDP receives the
-    /// requests,
-    /// it redirected them to the threads.
+    /// requests, it redirected them to the threads.
     fn check_replies(&self, engine: Engine, least: u64) -> Result<()> {
         let status = self.server.status()?;
         let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);

@@ -1,7 +1,6 @@
 //! Scenarios of the PTP grandmaster with the programs of linuxptp: ptp4l follows it over every
 //! transport and measures the offset of its time, pmc reads its data sets, and a better master
-//! makes
-//! it passive.
+//! makes it passive.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -9,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::load_ptp::load;
@@ -17,7 +15,7 @@ use crate::process::{Engine, Server, server_address};
 use crate::ptp_slave::{PtpMeasurement, PtpSlave, manage, number};
 use crate::ptp4l::Transport;
 use crate::random::Random;
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::server_sources::ShmUnit;
 use crate::{scenarios, server_ptp, server_ptp_monitor};
 
@@ -40,7 +38,7 @@ pub(crate) const TOLERANCE_NS: f64 = 4e6;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Scenarios that wait for peers.
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let transports =
         [("udp4", Transport::Ipv4), ("udp6", Transport::Ipv6), ("l2", Transport::Ethernet)];
     let mut all = Vec::new();
@@ -67,7 +65,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// Scenarios that load the server.
-pub(crate) fn under_load() -> Vec<Trial> {
+pub(crate) fn under_load() -> Vec<Scenario> {
     scenarios!(NEEDS, server_ptp:
         ptp4l_follows_under_load,
         the_load_generator_accepts_every_response,
@@ -217,8 +215,7 @@ fn a_better_master_makes_the_port_passive() -> Result<()> {
 }
 
 /// A port whose interface goes down is faulty and announces nothing; when the interface is up
-/// again,
-/// the port is master and ptp4l follows it.
+/// again, the port is master and ptp4l follows it.
 fn an_interface_that_goes_down_makes_the_port_faulty() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = start_grandmaster(&lab, Engine::Xdp, &[])?;

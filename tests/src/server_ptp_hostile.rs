@@ -20,7 +20,6 @@ use horolog_wire::ptp::{
     ETHER_TYPE, EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN, MULTICAST_IPV4, MULTICAST_IPV6,
     MULTICAST_MAC, MessageType, VERSION,
 };
-use libtest_mimic::Trial;
 
 use crate::frames::build;
 use crate::mutated_frames::{
@@ -31,7 +30,7 @@ use crate::process::{Engine, Server};
 use crate::ptp_slave::{PtpMeasurement, PtpSlave};
 use crate::ptp4l::Transport;
 use crate::random::Random;
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::server_ptp::{NEEDS, await_state, has_server_offset, start_grandmaster};
 
 const SEED: u64 = 0x7074_705f_686f_7374;
@@ -49,7 +48,7 @@ const FOREIGN_MASTERS_MAX: usize = 5;
 /// Number of grants that the server may hold; the flood requests more.
 const GRANTS_MAX: u64 = 100;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let of = |engine: Engine| {
         let title = format!("server_ptp_hostile::a_client_is_not_misled::{}", engine.name());
         scenario(title, NEEDS, move || a_client_is_not_misled(engine))

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use libtest_mimic::Trial;
 
 use crate::process::{Engine, Server};
 use crate::ptp_slave::PtpSlave;
 use crate::ptp4l::Transport;
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::server_ptp::{NEEDS, await_state, has_server_offset, port, start_grandmaster};
 use crate::server_sources::wait_until;
 use crate::{scenarios, server_ptp_masters};
@@ -21,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Several intervals of Announce and Sync.
 const OBSERVATION_TIME: Duration = Duration::from_secs(2);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(NEEDS, server_ptp_masters: a_worse_master_follows));
     for transport in ["udp4", "udp6", "l2"] {
         let title = format!("server_ptp_masters::one_of_two_equals_serves::{transport}");
@@ -31,8 +30,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// ptp4l with a lower rank than the server is its slave, becomes master when the server ends, and
-/// is
-/// slave again when the server is back.
+/// is slave again when the server is back.
 fn a_worse_master_follows() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = start_grandmaster(&lab, Engine::Xdp, &[])?;

@@ -8,18 +8,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, Message, MessageType};
-use libtest_mimic::Trial;
 
 use crate::ROOT_AND_IPV6;
 use crate::process::{Engine, TIMEOUT, server_address};
 use crate::relay::wait_until;
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::server_ptp::{await_state, port, start_grandmaster};
 
 /// Time in which an unexpected response would arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let of = |engine: Engine| {
         let title =
             format!("server_ptp_messages::responses_go_to_the_right_port::{}", engine.name());

@@ -1,7 +1,7 @@
 //! Scenarios of the PTP grandmaster with further programs and modes of linuxptp: nsm measures the
 //! server without following it, ptp4l in hybrid mode requests the delay by unicast, its
-//! measurements
-//! are served by an NTP server, and requests of pmc that are not supported are refused.
+//! measurements are served by an NTP server, and requests of pmc that are not supported are
+//! refused.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,12 +12,11 @@ use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ethernet::{Header, MacAddress};
 use horolog_wire::ptp::{MULTICAST_IPV4, PtpMessageBody};
-use libtest_mimic::Trial;
 
 use crate::process::{Engine, Server, run_to_end};
 use crate::ptp_slave::{PtpSlave, manage, number};
 use crate::ptp4l::Transport;
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::server_ptp::{
     NEEDS, SERVER_OFFSET_NS, TIMEOUT, TOLERANCE_NS, await_state, has_server_offset, port,
     start_grandmaster,
@@ -46,7 +45,7 @@ const RESPONSES: usize = 8;
 /// Unit of shared memory that no daemon uses by default.
 const SHM_UNIT: &str = "5";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     for engine in Engine::ALL {
         let title = |name: &str| format!("server_ptp_peers::{name}::{}", engine.name());

@@ -14,14 +14,13 @@ use horolog_ke::{
     TrustAnchors,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::chronyd::{ChronydClient, POLL_INTERVAL};
 use crate::client::{self, SteadyClient};
 use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address, write_secret};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::server_configuration::{REQUEST_INTERVAL, reload, write_configuration};
 use crate::server_nts::{CHRONY, FAST, await_counter, counter, write_certificate};
 use crate::{ROOT, scenarios, server_reload};
@@ -33,7 +32,7 @@ const LIST_CHANGES: usize = 18;
 /// Prefixes without clients, so many that a change of lists takes noticeable time.
 const UNUSED_PREFIXES: u32 = 5_000;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, server_reload:
         a_new_certificate_is_presented,
         nts_ke_addresses_are_reloaded,
@@ -120,8 +119,7 @@ fn socket_at(host: &LabHost, address: IpAddr) -> Result<UdpSocket> {
 
 /// Lists change while a client that all of them admit sends requests: each gets a reply. Another
 /// client is admitted by some lists. Prefixes are longer than the prefix of one client here, so
-/// that
-/// every request is looked up.
+/// that every request is looked up.
 fn lists_change(engine: Engine) -> Result<()> {
     const ALWAYS: &str = "limit-ipv4-prefix = 24\n";
     let mut running =

@@ -1,6 +1,5 @@
 //! Scenarios of privileges that a server drops: the state of the process in the kernel, files out
-//! of
-//! its reach, and the service that it continues to provide.
+//! of its reach, and the service that it continues to provide.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address};
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, client, scenarios, server_sandbox};
 
 /// `CAP_NET_BIND_SERVICE` and `CAP_SYS_NICE`.
@@ -23,7 +21,7 @@ const RETAINED_CAPABILITIES: u64 = 1 << 10 | 1 << 23;
 /// Unprivileged user that every system has, by name and number.
 const UNPRIVILEGED_USER: (&str, &str) = ("nobody", "65534");
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, server_sandbox:
         files_elsewhere_cannot_be_read,
         without_the_sandbox_privileges_remain,
@@ -75,8 +73,7 @@ pub(crate) fn check_confined(status: &Value) -> Result<()> {
 }
 
 /// No thread has more privileges than it needs; the server sends replies, also from a new address
-/// of
-/// its host.
+/// of its host.
 fn every_thread_is_confined(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;

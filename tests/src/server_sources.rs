@@ -20,12 +20,11 @@ use horolog_sys::clock::ClockRealtime;
 use horolog_sys::sysv_shared_memory::SysvSharedMemory;
 use horolog_time::{Clock, NS_PER_S, Span};
 use horolog_wire::ntp::{Header, LeapIndicator};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::client;
 use crate::process::{Engine, Server, TIMEOUT, server_address};
-use crate::scenario::{Need, scenario};
+use crate::scenario::{Need, Scenario, scenario};
 use crate::server_nts::Ntpd;
 
 /// Longer than a source remains selected without samples, and than the server needs to detect it.
@@ -44,7 +43,7 @@ const ROOT: &[Need] = &[Need::Root];
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 const NTPD: &[Need] = &[Need::Root, Need::Peer("ntpd"), Need::Peer("setpriv")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     type Run = fn() -> Result<()>;
     let mut all = Vec::new();
     for engine in Engine::ALL {
@@ -78,8 +77,7 @@ pub(crate) fn is_unsynchronised(header: &Header) -> bool {
 }
 
 /// Starts a chronyd with a local stratum of 7 that serves NTP at port 1123 and accepts commands at
-/// a
-/// socket and at the default port.
+/// a socket and at the default port.
 fn start_chronyd(host: &LabHost, directory: &Path) -> Result<RunningProgram> {
     let path = |name: &str| directory.join(name).display().to_string();
     let (socket, pid) = (path("chronyd.sock"), path("chronyd.pid"));
@@ -304,8 +302,7 @@ pub(crate) fn source_state(server: &Server, name: &str) -> Result<String> {
 }
 
 /// A wrong source among three is rejected as a falseticker; when a correct one pauses, the other
-/// two
-/// disagree, and the server is not synchronised.
+/// two disagree, and the server is not synchronised.
 fn a_falseticker_is_rejected() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("gps.sock");

@@ -22,17 +22,15 @@
 //! At the end the server ends on SIGTERM, and leaves nothing behind.
 //!
 //! Speed is not checked: twice the capacity is only the intended rate of the generator, which
-//! shares
-//! the host and may send less; the line of a repetition contains the achieved rate. A generator
-//! that
-//! achieves half the intended rate is a second behind its schedule after two seconds; from then on
-//! every reply is late, because response times count from the intended send time, and the line
-//! shows
-//! few replies. Late replies are checked like all others. The time is not compared with another
-//! clock; NTS-KE under load, key rotation (`--nts-rotation`), reloads and physical NICs are not
-//! tested. The test ends with the first failure.
+//! shares the host and may send less; the line of a repetition contains the achieved rate. A
+//! generator that achieves half the intended rate is a second behind its schedule after two
+//! seconds; from then on every reply is late, because response times count from the intended send
+//! time, and the line shows few replies. Late replies are checked like all others. The time is not
+//! compared with another clock; NTS-KE under load, key rotation (`--nts-rotation`), reloads and
+//! physical NICs are not tested. The test ends with the first failure.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -56,15 +54,17 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client;
+use crate::isolation::isolated;
 use crate::load_accounting::{options_at_rate, run_with_all_counters};
 use crate::load_command::{check_sums, only_trial, result_of};
 use crate::process::{Engine, Server, resident_bytes, server_address};
-use crate::resource_leaks::Resources;
-use crate::scenario::Need;
-use crate::scenarios;
+use crate::scenario::{Need, Scenario};
+use crate::{scenarios, soak};
 
 /// First argument of this program that selects the long-running test.
 pub(crate) const MODE: &str = "soak";
+/// First argument with which this program runs that test in its namespaces.
+pub(crate) const ISOLATED_MODE: &str = "soak-isolated";
 
 /// Duration of each kind of load in a repetition of the long-running test.
 const LOAD_DURATION: Duration = Duration::from_secs(10);
@@ -89,8 +89,7 @@ const IN_FLIGHT_MAX: u64 = 16;
 /// Life of a clock page, the default of `--clock-expiry`.
 const PAGE_LIFE_NS: u64 = 1_000_000_000;
 
-pub(crate) fn all() -> Vec<libtest_mimic::Trial> {
-    use crate::soak;
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(&[Need::Root], soak: two_short_repetitions_pass))
 }
 
@@ -99,7 +98,7 @@ fn two_short_repetitions_pass() -> Result<()> {
     soak(SHORT_LOAD_DURATION, |rounds, _| rounds < 2, |_| ())
 }
 
-/// Runs the long-running test as a program.
+/// Runs the long-running test as a program: `--minutes N`, isolated as a scenario is.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let long = || -> Result<()> {
         let minutes = match arguments {
@@ -108,20 +107,27 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         };
         let minutes = minutes.filter(|minutes| *minutes > 0);
         let minutes = minutes.context("soak requires --minutes N, a whole number of minutes")?;
-        let time = Duration::from_secs(60 * u64::from(minutes));
-        let before = Resources::snapshot()?;
-        soak(LOAD_DURATION, |_, elapsed| elapsed < time, |line| println!("soak: {line}"))?;
-        // This lab has no names: a new named namespace belongs to another program.
-        let left = before.left_behind()?.unwrap_or_default();
-        let own: Vec<_> = left.split(", ").filter(|one| !one.starts_with("namespace ")).collect();
-        ensure!(own.concat().is_empty(), "left behind: {}", own.join(", "));
+        let mut command = isolated(&env::current_exe()?, &[ISOLATED_MODE, &minutes.to_string()])?;
+        ensure!(command.status()?.success(), "failed, or left something behind");
         Ok(())
     };
-    match long() {
-        Ok(()) => {
-            println!("soak: all checks passed");
-            ExitCode::SUCCESS
-        }
+    exit_code(long())
+}
+
+/// Runs the long-running test in this process, for so many minutes.
+pub(crate) fn run_isolated(minutes: &str) -> ExitCode {
+    let long = || {
+        let time = Duration::from_secs(60 * minutes.parse::<u64>()?);
+        soak(LOAD_DURATION, |_, elapsed| elapsed < time, |line| println!("soak: {line}"))?;
+        println!("soak: all checks passed");
+        Ok(())
+    };
+    exit_code(long())
+}
+
+fn exit_code(outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("soak: {error:#}");
             ExitCode::FAILURE

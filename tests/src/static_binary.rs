@@ -1,6 +1,5 @@
 //! Scenario of a static binary, built without optimisation for this host: it serves on one lab
-//! host,
-//! by sockets and in XDP, and queries from the other.
+//! host, by sockets and in XDP, and queries from the other.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,16 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::scenario::{Need, cached_file};
+use crate::scenario::{Need, Scenario, cached_file};
 use crate::{scenarios, static_binary};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const NEEDS: &[Need] = &[Need::Root, Need::StaticBinary, Need::Peer("readelf")];
     Vec::from(scenarios!(NEEDS, static_binary: the_binary_serves_and_queries))
 }

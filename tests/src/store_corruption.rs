@@ -1,6 +1,5 @@
 //! Scenarios of damaged and inaccessible stores: a damaged run among valid ones, a store that
-//! cannot
-//! be written, and a user without a home directory.
+//! cannot be written, and a user without a home directory.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,18 +7,17 @@ use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
 use horolog_record::StoredRunList;
-use libtest_mimic::Trial;
 use rusqlite::Connection;
 
 use crate::process::{binary, run_to_end};
 use crate::runs::{SIMULATE_COMMAND, TIMEOUT, TestStore, only_result_in};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{scenarios, store_corruption};
 
 /// Number of a user without an account, hence without a home directory.
 const UNKNOWN_USER: &str = "987654";
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], store_corruption:
         a_damaged_run_is_named_and_the_others_are_exported,
     ));
@@ -34,8 +32,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// A run with the packed result of another, as a disk error may cause, is unreadable; the other
-/// runs
-/// are exported.
+/// runs are exported.
 fn a_damaged_run_is_named_and_the_others_are_exported() -> Result<()> {
     let test_store = TestStore::new()?;
     for seed in ["1", "2", "3"] {

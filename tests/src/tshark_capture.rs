@@ -8,16 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::LoadResult;
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{TIMEOUT, only_trial, parse};
 use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
 use crate::ptp4l::{Ptp4l, Transport};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{scenarios, tshark_capture};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let ntp = &[Need::Root, Need::Ipv6, Need::Peer("tshark")];
     let mut all = Vec::from(scenarios!(ntp, tshark_capture: ntp_is_dissected));
     let ptp = &[
@@ -58,8 +57,7 @@ fn now_s() -> Result<f64> {
 }
 
 /// Filter of faults that Wireshark reports, except for chats (0x200000): it may take a client's
-/// port
-/// for one of traceroute.
+/// port for one of traceroute.
 const FAULT_FILTER: &str = "_ws.malformed || _ws.short || _ws.expert.severity > 0x200000";
 
 /// Largest decrease of the time between two packets of a capture, in seconds. The kernel takes the

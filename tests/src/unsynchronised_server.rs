@@ -1,7 +1,6 @@
 //! Scenario of a server that replies but is not synchronised: Debian's chronyd without `local` and
 //! without a source, which replies with leap 3 and stratum 0. The load engines, the table of
-//! ntpperf
-//! and `query` count these replies as received, and chronyd counts as many requests.
+//! ntpperf and `query` count these replies as received, and chronyd counts as many requests.
 
 use std::net::TcpStream;
 use std::ops::RangeInclusive;
@@ -11,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult, QueryResult};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::chronyd::ChronydClient;
@@ -20,10 +18,11 @@ use crate::load_command::{
 };
 use crate::load_modes::{SERVER_NAME, certificate_of};
 use crate::process::{binary, run_to_end, server_address};
+use crate::scenario::Scenario;
 use crate::server_nts::CHRONY;
 use crate::{query, scenarios, unsynchronised_server};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     scenarios!(CHRONY, unsynchronised_server: replies_of_an_unsynchronised_chronyd_are_counted)
         .into()
 }
@@ -64,8 +63,7 @@ impl UnsynchronisedTestbed {
     }
 
     /// Checks the number of packets that chronyd received since the last check. A busy host may
-    /// have
-    /// lost some on the way.
+    /// have lost some on the way.
     fn check_received(&mut self, expected: RangeInclusive<u64>) -> Result<()> {
         let text = self.chronyd.query("serverstats")?;
         let line = text.lines().find(|line| line.starts_with("NTP packets received"));

@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use tempfile::TempDir;
 
+use crate::isolation::check_nothing_attached;
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
-use crate::resource_leaks::check_nothing_attached;
 use crate::usage_error::{ENVIRONMENT, RefusalCase, USAGE, case, check_all_refused, check_refusal};
 
 const TIMEOUT: Duration = Duration::from_secs(5);

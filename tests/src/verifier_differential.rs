@@ -252,8 +252,7 @@ pub(crate) fn replies_are_counted_in_the_intervals_of_their_requests() -> Result
 }
 
 /// Counts a reply in empty intervals, and checks that it is counted as received, late and invalid
-/// as
-/// expected, in the right interval.
+/// as expected, in the right interval.
 fn check_count(
     run: &GeneratorRun,
     generator: &Generator,

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{LoadResult, NtsKeLoadResult, NtsKeTrial};
-use libtest_mimic::Trial;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -21,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::load_command::{StartedProgram, load, parse};
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, write_secret};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::server_nts::NtsTestbed;
 use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, scenarios, web};
@@ -34,7 +33,7 @@ const BROWSER: &[Need] = &[Need::Root, Need::Peer("chromium")];
 /// A browser starts slowly on a busy host.
 const BROWSER_TIMEOUT: Duration = Duration::from_mins(1);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, web:
         the_live_page_of_a_run_agrees_with_its_result,
         an_nts_ke_load_has_a_live_page,

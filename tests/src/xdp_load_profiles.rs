@@ -7,15 +7,14 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{FindingCode, LoadResult};
 use horolog_xdp::{Interface, XdpReflector};
-use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, has_finding, parse};
 use crate::load_profiles::check_points;
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::{scenarios, xdp_load_profiles};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     const ROOT: &[Need] = &[Need::Root];
     scenarios!(ROOT, xdp_load_profiles:
         ntp_is_counted_phase_by_phase,
@@ -47,8 +46,7 @@ fn run_profile(lab: &Lab, profile: &str, arguments: &[&str]) -> Result<LoadResul
 }
 
 /// Checks that each phase of [`PROFILE`] sent its requests and received replies and, with
-/// `offsets`,
-/// that an offset was measured for each reply.
+/// `offsets`, that an offset was measured for each reply.
 fn check_phases(result: &LoadResult, offsets: bool) -> Result<()> {
     let sent: Vec<_> = result.trials.iter().map(|trial| trial.sent).collect();
     let right = sent.iter().zip([400, 1200, 100]).all(|(sent, right)| sent.abs_diff(right) <= 4);
@@ -98,8 +96,7 @@ pub(crate) fn ptp_is_counted_phase_by_phase() -> Result<()> {
 }
 
 /// After a phase whose rate exceeds the capacity of the host, requests of that phase are omitted:
-/// the
-/// next phase sends only its own.
+/// the next phase sends only its own.
 pub(crate) fn requests_that_a_phase_could_not_send_are_omitted() -> Result<()> {
     const FLOOD: &str = "[[phase]]\nrate = \"50M\"\nduration = \"300ms\"\n\
                          [[phase]]\nrate = \"1k\"\nduration = \"300ms\"\n";

@@ -438,8 +438,7 @@ pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
             check_refused(&bench, &frame, RelayDropReason::HopLimit)?;
         }
         // A child may send from another port than the one of its copies if the sources include it;
-        // a former
-        // child may send from that port, too.
+        // a former child may send from that port, too.
         let mut other = children[1].destination;
         other.set_port(SOURCE_PORT);
         for (count, source) in [(2, other), (1, children[1].destination)] {

@@ -20,9 +20,9 @@ use horolog_xdp::{
     RelayTableCapacities,
 };
 
+use crate::isolation::check_nothing_attached;
 use crate::lab::HELPER;
 use crate::random::Random;
-use crate::resource_leaks::check_nothing_attached;
 use crate::xdp_relay::{
     CHILD_HOSTS, CHILD_PORT, FRAME_BYTES, SOURCE_PORT, TIMEOUT, XdpRelayTestbed, expected_copy,
     interface, receive_exactly, send,

@@ -42,8 +42,7 @@ type RemovedChildCopies = BTreeMap<SocketAddr, u64>;
 
 /// The remaining child receives every packet once, in order for each core, except for those counted
 /// as dropped by a full interface; other children receive as many as counted; and no copy is
-/// counted
-/// as unsent because of an interface that is down.
+/// counted as unsent because of an interface that is down.
 pub(crate) fn full_batches_from_every_core_reach_remaining_children() -> Result<()> {
     // First large batches with few copies of each packet, then small ones with more.
     for children_per_host in [1, 4] {
@@ -209,8 +208,7 @@ fn check_counts(
     let packets = testbed.relay.group_counts(group.address).context("no group")?.packets;
     let overall = testbed.relay.counts();
     // Packets dropped by the relay's own ring are not counted anywhere; but no packet of the source
-    // is
-    // left to the network stack, which receives other packets of the link.
+    // is left to the network stack, which receives other packets of the link.
     ensure!((10_000..=all).contains(&packets), "{packets} of {all} were copied: {overall:?}");
     let left: u64 = overall.passed.iter().sum();
     ensure!(left < 1_000 && overall.unmatched == 0, "{packets} of {all} were copied: {overall:?}");

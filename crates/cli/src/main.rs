@@ -14,6 +14,8 @@
 mod build_date;
 mod ci;
 mod commands;
+#[cfg(test)]
+mod documented_commands;
 mod failure;
 mod files;
 #[cfg(test)]

@@ -5,18 +5,17 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Trial;
 
 use crate::campaign_lab::{CampaignTestbed, Program, campaign_id, timer_plan};
 use crate::campaign_nats::{check_all_done, crashes, job_outcomes};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::scenarios;
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 /// Longer than the reaction of a controller to a message.
 const REACTION_TIME: Duration = Duration::from_secs(1);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(NATS, crashes:
         an_agent_that_dies_with_its_result_delivers_it_later,
         an_agent_that_dies_before_the_start_time_does_not_measure,

@@ -7,12 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Trial;
 use serde_json::json;
 
 use crate::campaign_lab::{CampaignTestbed, Program, timer_plan};
 use crate::campaign_nats::{check_all_done, job_outcomes, partitions};
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::scenarios;
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
@@ -22,7 +21,7 @@ const UNUSED_MAC: [u8; 6] = [2, 0, 0, 0, 0, 99];
 /// detect it.
 const PARTITION: Duration = Duration::from_secs(7);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(NATS, partitions:
         frames_dropped_both_ways_lose_nothing,
         a_report_whose_acknowledgement_is_dropped_counts_once,

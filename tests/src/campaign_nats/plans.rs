@@ -4,16 +4,15 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_record::{CampaignInstanceOutcome, CampaignResult, MergedResults};
-use libtest_mimic::Trial;
 
 use crate::campaign_lab::{CampaignTestbed, Program};
 use crate::campaign_nats::plans;
-use crate::scenario::Need;
+use crate::scenario::{Need, Scenario};
 use crate::scenarios;
 
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     Vec::from(scenarios!(NATS, plans: plans_of_the_program_are_run_by_agents))
 }
 

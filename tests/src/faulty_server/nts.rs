@@ -16,16 +16,15 @@ use horolog_record::{InvalidReplyReason, LoadEngineKind};
 use horolog_sys::clock::ClockRealtime;
 use horolog_time::Clock;
 use horolog_wire::ntp::HEADER_LEN;
-use libtest_mimic::Trial;
 
 use super::{ExpectedFinding, check_result, reply_to};
 use crate::ROOT;
 use crate::faulty_responder::FaultyResponder;
 use crate::load_accounting::options_at_rate;
 use crate::process::server_address;
-use crate::scenario::scenario;
+use crate::scenario::{Scenario, scenario};
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Scenario> {
     let run = authentication_faults_are_counted;
     vec![scenario("faulty_server::authentication_faults_are_counted", ROOT, run)]
 }

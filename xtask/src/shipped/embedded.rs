@@ -1,7 +1,6 @@
 //! Parts inside crates that cargo does not list: libraries in C that they compile, a library for
 //! plots in the HTML pages, and Rust's standard library. Versions are read from the compiled
-//! source;
-//! a source without a recognisable version is an error.
+//! source; a source without a recognisable version is an error.
 
 use std::env;
 use std::fs;

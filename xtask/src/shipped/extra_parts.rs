@@ -1,7 +1,6 @@
 //! Parts that are linked into a binary in addition to crates and the parts inside them: the C
-//! library
-//! of a static binary, and what its linker adds. Cargo does not list them; the build writes a file
-//! with a table for each, which includes the paths of its notices.
+//! library of a static binary, and what its linker adds. Cargo does not list them; the build writes
+//! a file with a table for each, which includes the paths of its notices.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,7 @@
 //! Third-party parts of the binary and their licences: `cargo xtask sbom` prints a bill of
-//! materials
-//! (`CycloneDX` 1.5), `cargo xtask notices` the text that must be distributed with the binary. Both
-//! are made from cargo's resolution and the sources that it fetched, so that they are always
-//! current; a part without a licence or a version is an error.
+//! materials (`CycloneDX` 1.5), `cargo xtask notices` the text that must be distributed with the
+//! binary. Both are made from cargo's resolution and the sources that it fetched, so that they are
+//! always current; a part without a licence or a version is an error.
 
 mod embedded;
 mod extra_parts;
@@ -64,8 +63,7 @@ impl PartsOptions {
 }
 
 /// Prints the bill of materials, with a timestamp only if one is passed, so that equal sources
-/// yield
-/// equal bills.
+/// yield equal bills.
 pub(crate) fn print_sbom(options: &PartsOptions) -> Result<bool> {
     let bill = bill(&options.parts()?, options.timestamp.as_deref())?;
     println!("{}", serde_json::to_string_pretty(&bill)?);

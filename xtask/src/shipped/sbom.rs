@@ -1,8 +1,6 @@
 //! Bill of materials in `CycloneDX` 1.5: the binary, its parts with their licences, checksums of
-//! the
-//! crates' archives, and dependencies. Libraries of the system that are loaded at run time are in
-//! the
-//! dependencies of the Debian package instead.
+//! the crates' archives, and dependencies. Libraries of the system that are loaded at run time are
+//! in the dependencies of the Debian package instead.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Rules for dependencies and `unsafe`, read from the table of crates in ARCHITECTURE.md, so that
-//! the
-//! document stays current. A table that cannot be parsed is an error, never an empty set of rules.
+//! the document stays current. A table that cannot be parsed is an error, never an empty set of
+//! rules.
 
 use anyhow::{Context, Result, bail, ensure};
 

@@ -1,7 +1,6 @@
 //! Check that dependencies between the project's own crates follow the table in ARCHITECTURE.md,
-//! and
-//! that the table and the workspace contain the same crates. Dependencies of tests and builds count
-//! like any other. External dependencies are not checked.
+//! and that the table and the workspace contain the same crates. Dependencies of tests and builds
+//! count like any other. External dependencies are not checked.
 
 use std::path::Path;
 

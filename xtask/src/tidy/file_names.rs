@@ -1,7 +1,6 @@
 //! Names of files: a file with one visible type is named after it in snake case, or after its only
 //! function; leading words, such as the crate's, may be dropped. Advisory: notes are printed with
-//! the
-//! language of the sources and do not fail the check.
+//! the language of the sources and do not fail the check.
 
 use super::files::TextFile;
 use super::words::words;

@@ -1,7 +1,6 @@
 //! Check of full stops in help texts, in the documentation comments from which clap makes them. The
 //! other rules of help texts are tested in `crates/cli`, on the definition of the command line,
-//! from
-//! which clap has removed the full stops.
+//! from which clap has removed the full stops.
 
 use anyhow::{Context, Result};
 use syn::visit::{self, Visit};

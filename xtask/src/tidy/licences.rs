@@ -1,7 +1,6 @@
 //! Check that every package that is built into Horolog, or that its tests use, has a licence that
 //! deny.toml accepts. The list is only in that file, so that `cargo deny` and this check, which
-//! needs
-//! no network and no installation, agree.
+//! needs no network and no installation, agree.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;

@@ -23,8 +23,7 @@ pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
 }
 
 /// Returns true if an absolute path in `line` begins with `directory` and continues; `a/work/b`
-/// does
-/// not.
+/// does not.
 fn names_directory(line: &str, directory: &str) -> bool {
     line.match_indices(directory).any(|(start, _)| {
         let (before, after) = (&line[..start], &line[start + directory.len()..]);

@@ -81,8 +81,7 @@ fn token(rest: &str, first: char, inside_word: bool) -> (TokenKind, usize) {
 }
 
 /// Returns the length of a block comment. Comments nest in Rust; in C they do not, but no file of
-/// the
-/// project has one inside another.
+/// the project has one inside another.
 fn block_comment_length(rest: &str) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;

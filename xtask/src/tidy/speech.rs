@@ -1,6 +1,5 @@
 //! Check for verbs of speech and pronouns for persons in the text of a source: identifiers,
-//! comments
-//! and strings. Programs send, read and report.
+//! comments and strings. Programs send, read and report.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

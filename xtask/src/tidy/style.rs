@@ -1,6 +1,5 @@
 //! Checks of style that rustfmt does not make: the opening of a file, the lengths of files and
-//! lines,
-//! tabs, white space at line ends, and deferred work.
+//! lines, tabs, white space at line ends, and deferred work.
 
 use super::Finding;
 use super::files::TextFile;

@@ -1,0 +1,157 @@
+//! Two queues of scenarios. Shared scenarios mostly wait, for a reply of a peer or for time to
+//! pass, and run several at a time. Exclusive ones measure, or load the whole host; they run
+//! afterwards, one at a time. Each runs isolated ([`crate::isolation`]) and is started by this
+//! program, which prints its output if it fails.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use horolog_sys::process::ProcessHandle;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tempfile::tempfile;
+
+use crate::isolation::isolated;
+use crate::scenario::{Need, Scenario, UnmetRequirement};
+
+/// First argument with which this program runs one scenario, before its name.
+pub(crate) const ONE: &str = "one";
+
+/// Number of shared scenarios that run at a time, for each core.
+const SHARED_PER_CORE: usize = 2;
+/// Longest duration of a scenario; one that still runs is killed and fails.
+const DURATION_MAX: Duration = Duration::from_mins(10);
+/// Maximum number of scenarios in the report of durations.
+const REPORTED_MAX: usize = 12;
+
+/// Runs the scenarios that the arguments select, or lists them.
+pub(crate) fn run(arguments: &[String], scenarios: Vec<Scenario>) -> ExitCode {
+    let mut parsed = Arguments::from_iter(arguments);
+    let (exclusive, shared): (Vec<_>, Vec<_>) =
+        scenarios.into_iter().partition(|scenario| scenario.is_exclusive);
+    if parsed.list {
+        let all = shared.into_iter().chain(exclusive).map(trial).collect();
+        return libtest_mimic::run(&parsed, all).exit_code();
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let width = parsed.test_threads.unwrap_or(SHARED_PER_CORE * cores);
+    let mut failed = false;
+    for (name, queue, width) in [("shared", shared, width), ("exclusive", exclusive, 1)] {
+        let begun = Instant::now();
+        parsed.test_threads = Some(width);
+        let conclusion = libtest_mimic::run(&parsed, queue.into_iter().map(trial).collect());
+        failed |= conclusion.has_failed();
+        if let Some(report) = format_durations(take_durations()) {
+            println!("{name}, {width} at a time, {:.0} s: {report}", begun.elapsed().as_secs_f64());
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Runs the scenario called `name` in this process.
+pub(crate) fn run_one(name: &str, scenarios: Vec<Scenario>) -> ExitCode {
+    let outcome = match scenarios.into_iter().find(|scenario| scenario.name == name) {
+        Some(scenario) => (scenario.run)(),
+        None => Err(format!("no scenario is called {name}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trial(scenario: Scenario) -> Trial {
+    Trial::ignorable_test(scenario.name.clone(), move || {
+        match scenario.needs.iter().find_map(|need| need.unmet_requirement()) {
+            Some(UnmetRequirement::Machine(reason)) => return Ok(Completion::ignored_with(reason)),
+            Some(UnmetRequirement::Peer(what)) => return without_peer(&what),
+            None => {}
+        }
+        let begun = Instant::now();
+        let outcome = run_isolated(&scenario.name).map_err(|error| format!("{error:#}"));
+        let mut durations = DURATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        durations.push((begun.elapsed(), scenario.name));
+        Ok(outcome.map(|()| Completion::Completed)?)
+    })
+}
+
+/// Runs the scenario called `name` in a process of its own. The error is the output of a scenario
+/// that failed.
+fn run_isolated(name: &str) -> Result<()> {
+    let mut outputs = tempfile()?;
+    let runner = env::current_exe().context("cannot find this program")?;
+    let mut command = isolated(&runner, &[ONE, name])?;
+    // A file instead of a pipe, which a process left behind would hold open.
+    command.stdout(outputs.try_clone()?).stderr(outputs.try_clone()?);
+    let mut child = command.spawn().context("cannot start the scenario")?;
+    let has_ended = ProcessHandle::open(child.id())?.wait(DURATION_MAX)?;
+    if !has_ended {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    ensure!(has_ended, "killed after {DURATION_MAX:?}\n{}", read_all(&mut outputs)?);
+    ensure!(status.success(), "{}", read_all(&mut outputs)?);
+    Ok(())
+}
+
+fn read_all(file: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reports a missing peer: as ignored, but as an error to root, who can install it, and in
+/// continuous integration, which has to have it.
+fn without_peer(what: &str) -> Result<Completion, Failed> {
+    let reason = format!("needs {what}; install it with scripts/setup.sh --peers");
+    if Need::Root.unmet_requirement().is_none() || env::var_os("CI").is_some_and(|ci| ci == "true")
+    {
+        return Err(format!("{reason} and run `make scenarios`").into());
+    }
+    Ok(Completion::ignored_with(reason))
+}
+
+static DURATIONS: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+fn take_durations() -> Vec<(Duration, String)> {
+    std::mem::take(&mut DURATIONS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Returns the slowest scenarios in descending order, with the sum of all durations; `None` if
+/// none ran.
+fn format_durations(mut times: Vec<(Duration, String)>) -> Option<String> {
+    if times.is_empty() {
+        return None;
+    }
+    let sum: Duration = times.iter().map(|(took, _)| *took).sum();
+    let mut text = format!("{} scenarios took {:.0} s:", times.len(), sum.as_secs_f64());
+    times.sort_by(|a, b| b.cmp(a));
+    for (took, name) in times.iter().take(REPORTED_MAX) {
+        // Writing to memory does not fail.
+        let _ = write!(text, "\n{:6.1} s  {name}", took.as_secs_f64());
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slowest_scenarios_are_first() {
+        let all = [(1_500, "b"), (3_000, "a")];
+        let times = all.map(|(ms, name)| (Duration::from_millis(ms), name.to_owned()));
+        let text = "2 scenarios took 4 s:\n   3.0 s  a\n   1.5 s  b";
+        assert_eq!(format_durations(times.into()).as_deref(), Some(text));
+        assert_eq!(format_durations(Vec::new()), None);
+    }
+}
