@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use horolog_load::clients::SimulatedClientNetwork;
 use horolog_load::target::{TargetName, check_permitted};
 use horolog_nts::CookieMasterSecret;
-use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
+use horolog_wire::prefix::Prefix;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_sys::namespace::die_with_parent;
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_counters::CounterSnapshot;
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{FindingCode, LoadResult, LossLocation};
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 use tempfile::TempDir;
 
 use crate::load_accounting::{Chronyd, lost_at};

@@ -54,7 +54,7 @@ struct EnginePair {
     occurrences: BTreeMap<&'static str, u64>,
 }
 
-fn prefixes(texts: &[&str]) -> Result<Vec<horolog_sys::netlink::Prefix>> {
+fn prefixes(texts: &[&str]) -> Result<Vec<horolog_wire::prefix::Prefix>> {
     Ok(texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 

@@ -15,11 +15,11 @@ use horolog_server::ptp::{
 };
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::ClockMonotonic;
-use horolog_sys::netlink::Prefix;
 use horolog_time::{Clock, NO_STEP, Span};
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, Header, MacAddress};
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::LeapIndicator;
+use horolog_wire::prefix::Prefix;
 use horolog_wire::ptp::message::{Grandmaster, TIMESTAMP_MESSAGE_LEN};
 use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{LoadEngineKind, LoadResult, ReplyKindCounts, RequestMode};
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
 use crate::faulty_responder::{FaultyResponder, ResponderState};

@@ -11,9 +11,9 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_record::{
     FindingCode, InvalidReplyReason, LoadResult, LossLocation, RequestMode as LoadMode,
 };
-use horolog_sys::netlink::Prefix;
 use horolog_time::{NtpShort, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
+use horolog_wire::prefix::Prefix;
 
 use crate::faulty_responder::{FaultyResponder, ResponderState};
 use crate::load_accounting::lost_at;

@@ -5,12 +5,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use horolog_server::ListenAddressSet;
-use horolog_sys::netlink::{Prefix, VlanId};
+use horolog_sys::netlink::VlanId;
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN};
 use horolog_wire::ethernet::{VLAN_TAG_LEN, VlanTag};
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ipv4;
 use horolog_wire::ntp::{HEADER_LEN, PORT};
+use horolog_wire::prefix::Prefix;
 use horolog_xdp::{Responder, StationAddress, XdpError};
 
 use crate::mutated_frames::{

@@ -20,7 +20,8 @@ use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabError, LabHost, LabSummary};
 use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, delete_named, die_with_parent};
-use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEndConfig, VethPairConfig};
+use horolog_sys::netlink::{Netlink, NetlinkError, VethEndConfig, VethPairConfig};
+use horolog_wire::prefix::Prefix;
 
 use crate::process::signal;
 use crate::xdp_relay_changes::{self, RELAY_HELPER};

@@ -291,7 +291,7 @@ pub(crate) fn unreachable_targets_are_refused() -> Result<()> {
     // On the link by route, but without a host or a fixed neighbour entry.
     let client = lab.client();
     let absent: IpAddr = [198, 18, 7, 7].into();
-    let route = horolog_sys::netlink::Prefix::host(absent);
+    let route = horolog_wire::prefix::Prefix::host(absent);
     let index = client.first_interface().index;
     client.netlink()?.add_route(route, None, index)?;
     check_refused(absent, RouteHints::default(), "no MAC address for 198.18.7.7")

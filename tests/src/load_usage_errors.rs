@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult};
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 
 use crate::isolation::check_nothing_attached;
 use crate::load_command::{StartedProgram, TIMEOUT, UnprivilegedCopy, has_finding, load, parse};

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_relay::{ChildListing, RelayListing};
-use horolog_sys::netlink::Prefix;
 use horolog_sys::socket::DatagramSocket;
+use horolog_wire::prefix::Prefix;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};

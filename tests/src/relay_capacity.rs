@@ -15,8 +15,8 @@ use horolog_io::{
     Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions, UdpFilter,
 };
 use horolog_lab::{Lab, LabConfig, LabHost};
-use horolog_sys::netlink::Prefix;
 use horolog_wire::frame::UdpFrame;
+use horolog_wire::prefix::Prefix;
 
 use crate::process::TIMEOUT;
 use crate::relay::{PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, payload, send, table};

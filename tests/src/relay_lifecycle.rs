@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
 use horolog_relay::RoutingTableSpec;
-use horolog_sys::netlink::{Netlink, Prefix, VethEndConfig, VethPairConfig};
+use horolog_sys::netlink::{Netlink, VethEndConfig, VethPairConfig};
+use horolog_wire::prefix::Prefix;
 
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
 use crate::relay::{

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
-use horolog_sys::netlink::Prefix;
 use horolog_sys::socket::DatagramSocket;
+use horolog_wire::prefix::Prefix;
 use tempfile::TempDir;
 
 use crate::isolation::check_nothing_attached;

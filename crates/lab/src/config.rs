@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use horolog_sys::netlink::{MacAddress, Prefix};
+use horolog_sys::netlink::MacAddress;
+use horolog_wire::prefix::Prefix;
 
 use crate::LabError;
 

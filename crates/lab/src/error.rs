@@ -4,7 +4,8 @@ use std::io;
 
 use horolog_sys::ethtool::EthtoolError;
 use horolog_sys::namespace::NamespaceError;
-use horolog_sys::netlink::{NetlinkError, PrefixError};
+use horolog_sys::netlink::NetlinkError;
+use horolog_wire::prefix::PrefixError;
 
 use crate::config::{HOSTS_MAX, QUEUES_MAX};
 

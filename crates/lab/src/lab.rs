@@ -7,9 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_sys::ethtool;
-use horolog_sys::netlink::{
-    MacAddress, Netlink, NetlinkError, Prefix, VethEndConfig, VethPairConfig,
-};
+use horolog_sys::netlink::{MacAddress, Netlink, NetlinkError, VethEndConfig, VethPairConfig};
+use horolog_wire::prefix::Prefix;
 
 use crate::config::{self, LinkEnd};
 use crate::{LabConfig, LabError, LabHost, LabInterface};

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 use thiserror::Error;
 
 use crate::token::SEQUENCE_BITS;

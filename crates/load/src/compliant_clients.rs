@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_record::{CompliantClientsResult, Distribution, RequestSpacing};
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 
 use crate::engine::packet::PacketEngine;
 use crate::engine::{EngineError, LoadEngine};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use horolog_record::{CapacitySearchGoal, LoadEngineKind as Kind, RequestSpacing};
 use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
-use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
+use horolog_wire::prefix::Prefix;
 
 use crate::capture::CaptureOptions;
 use crate::compliant_clients::CompliantClientOptions;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use horolog_record::{RequestMode, RequestSpacing};
-use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
+use horolog_wire::prefix::Prefix;
 
 use crate::clients::{LaneClients, SimulatedClientNetwork};
 use crate::load_profile::LoadProfile;

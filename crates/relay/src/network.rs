@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use horolog_sys::netlink::{Prefix, PrefixError};
+use horolog_wire::prefix::{Prefix, PrefixError};
 use serde::{Deserialize, Serialize};
 
 /// Network such as `192.0.2.0/24`, or one address. The bits after the prefix are cleared.

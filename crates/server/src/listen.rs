@@ -4,9 +4,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use horolog_sys::netlink::{Prefix, VlanId};
+use horolog_sys::netlink::VlanId;
 use horolog_time::leap::LeapSecondRepresentation;
 use horolog_wire::ethernet::{MacAddress, VlanTag};
+use horolog_wire::prefix::Prefix;
 
 /// Concrete addresses and ports at which requests are answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -4,7 +4,8 @@
 //! `parse` accepts any bytes without a panic and mostly returns a value with the remaining bytes.
 //! `emit` writes a value to the front of a buffer and returns its length; it panics only if the
 //! buffer is too short or the value cannot be encoded, which never depends on received bytes. No
-//! I/O, no allocation, no clock.
+//! I/O, no allocation, no clock. One format is of text: [`prefix`], for addresses in options and
+//! files.
 
 pub mod checksum;
 pub mod chrony;
@@ -15,6 +16,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod ntp;
 pub mod path_probe;
+pub mod prefix;
 pub mod ptp;
 pub mod stamp;
 pub mod udp;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabError, LabHost};
 use horolog_record::{CampaignResult, Host as HostFacts, RunObserver, rfc3339_now};
 use horolog_sys::alarm_clock::SleepClock;
-use horolog_sys::netlink::{Prefix, PrefixError};
+use horolog_wire::prefix::{Prefix, PrefixError};
 
 use crate::id::{AgentName, CampaignId, JobId};
 use crate::job::{

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use horolog_sys::netlink::Prefix;
 use horolog_time::text;
+use horolog_wire::prefix::Prefix;
 use serde::Deserialize;
 use toml::Spanned;
 

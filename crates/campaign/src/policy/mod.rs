@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 
 use crate::file_error::{FileContentError, count_text};
 use crate::id::JobId;

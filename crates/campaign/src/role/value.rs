@@ -5,8 +5,8 @@ use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_sys::netlink::Prefix;
 use horolog_time::text;
+use horolog_wire::prefix::Prefix;
 use toml::{Table, Value};
 
 /// Longest text of a list of sizes, in bytes.

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 use horolog_lab::{LabConfig, LabHost};
-use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
+use horolog_wire::prefix::Prefix;
 
 use crate::failure::CommandFailure;
 use crate::output;

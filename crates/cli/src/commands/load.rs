@@ -13,8 +13,8 @@ use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{CapacitySearchGoal, LoadEngineKind, RequestSpacing};
 use horolog_report::{RenderableResult as _, table};
 use horolog_stats::{GoalLossRatio, SearchConfig};
-use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
+use horolog_wire::prefix::Prefix;
 
 use crate::failure::CommandFailure;
 use crate::{output, values};

@@ -166,8 +166,8 @@ fn group_addresses(
 }
 
 /// Returns the permitted source networks of the group's IP version.
-fn source_prefixes(group: &Group) -> Vec<horolog_sys::netlink::Prefix> {
-    let of_version = |prefix: &horolog_sys::netlink::Prefix| {
+fn source_prefixes(group: &Group) -> Vec<horolog_wire::prefix::Prefix> {
+    let of_version = |prefix: &horolog_wire::prefix::Prefix| {
         prefix.address().is_ipv4() == group.spec.listen.is_ipv4()
     };
     group.spec.sources.iter().copied().map(IpNetwork::prefix).filter(of_version).collect()

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 use horolog_xdp::LIST_PREFIXES_MAX;
 
 use super::ConfigError;

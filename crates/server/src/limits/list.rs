@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 
 /// Prefixes of one IP version, as left-aligned bits.
 #[derive(Clone, Debug, Default)]

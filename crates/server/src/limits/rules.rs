@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use horolog_sys::netlink::Prefix;
 use horolog_time::NS_PER_S;
+use horolog_wire::prefix::Prefix;
 use horolog_xdp::{LimitRules, LimitTableSettings, ListedPrefix, ResponderSettings};
 
 use super::{UNIT_SHIFT, WAYS};

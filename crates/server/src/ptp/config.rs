@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 
 use horolog_wire::ethernet::MacAddress;
 

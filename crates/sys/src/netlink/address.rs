@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use horolog_wire::prefix::Prefix;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{Netlink, NetlinkError, Prefix};
+use super::{Netlink, NetlinkError};
 
 /// IP address of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

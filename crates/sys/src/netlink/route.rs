@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use horolog_wire::prefix::Prefix;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
@@ -10,7 +11,7 @@ use netlink_packet_route::route::{
 };
 
 use super::address::family;
-use super::{KernelRefusal, Netlink, NetlinkError, Prefix};
+use super::{KernelRefusal, Netlink, NetlinkError};
 
 /// Route of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use horolog_wire::prefix::Prefix;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteMetric};
 
 use super::route::route_message;
-use super::{Netlink, NetlinkError, Prefix};
+use super::{Netlink, NetlinkError};
 
 /// TCP metrics of a route; `None` where the route has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 use libbpf_rs::MapHandle;
 
 use super::abi::{FanOutRateState, GroupEntry, SOURCE_ALLOWED, SOURCE_CHILD, SOURCE_OWN};

@@ -17,9 +17,9 @@ use horolog_load::offset::ServerOffsetOptions;
 use horolog_load::remote_counters::RemoteCounterOptions;
 use horolog_load::trailer::{ExtensionField, KeyFile, KeyTable, TrailerOptions};
 use horolog_record::{CapacitySearchGoal, Finding, LimitResult};
-use horolog_sys::netlink::Prefix;
 use horolog_sys::private_file;
 use horolog_time::Span;
+use horolog_wire::prefix::Prefix;
 use zeroize::Zeroizing;
 
 use crate::failure::{CommandFailure, check_findings, check_limits};

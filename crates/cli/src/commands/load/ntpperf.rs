@@ -22,9 +22,9 @@ use horolog_record::{
     Severity, Trial,
 };
 use horolog_report::table::{NtpperfColumnGroup, NtpperfTableOptions};
-use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 use horolog_wire::ethernet::MacAddress;
+use horolog_wire::prefix::Prefix;
 
 use super::{LoadEngineArg, LoadOutputs, announce, parse_mac};
 use crate::failure::{CommandFailure, check_findings};

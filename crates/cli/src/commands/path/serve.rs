@@ -13,9 +13,9 @@ use horolog_probe::path::serve::{FarEndListenError, RunningFarEnd};
 use horolog_probe::path::tcp::{self, RunningTcpFarEnd, TcpFarEndLimits, TcpFarEndSettings};
 use horolog_report::units::full_count;
 use horolog_sys::listen::WildcardAddresses;
-use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_sys::zone::{self, AddressError};
+use horolog_wire::prefix::Prefix;
 use horolog_wire::{path_probe, stamp as stamp_codec};
 use sd_notify::NotifyState;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_server::LimitsConfig;
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 
 use crate::failure::{CommandFailure, read_failure};
 use crate::values;

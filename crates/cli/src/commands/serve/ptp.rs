@@ -4,7 +4,7 @@
 
 use clap::{Args, ValueEnum};
 use horolog_server::{PtpConfig, PtpProfile, PtpTransport};
-use horolog_sys::netlink::Prefix;
+use horolog_wire::prefix::Prefix;
 
 use crate::failure::CommandFailure;
 

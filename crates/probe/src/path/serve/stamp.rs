@@ -14,8 +14,8 @@ use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::datagram::MsghdrBuffers;
 use horolog_sys::message::ReceivedDatagramInfo;
-use horolog_sys::netlink::Prefix;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp, Utc};
+use horolog_wire::prefix::Prefix;
 use horolog_wire::stamp::{
     ErrorEstimate, PACKET_LEN, PORT, RawTimestamp, ReflectorPacket, SenderPacket,
 };

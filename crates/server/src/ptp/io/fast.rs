@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
+use horolog_wire::prefix::Prefix;
 use horolog_wire::ptp::monitor::NetSyncMonitorResponse;
 use horolog_xdp::{PtpPort, PtpTransport, Responder, supports_redirect};
 

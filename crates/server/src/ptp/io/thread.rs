@@ -8,8 +8,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_sys::clock::ClockMonotonic;
-use horolog_sys::netlink::{InterfaceAddress, Netlink, Prefix};
+use horolog_sys::netlink::{InterfaceAddress, Netlink};
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp};
+use horolog_wire::prefix::Prefix;
 use horolog_wire::ptp::PtpTimestamp;
 
 use super::fast::XdpPortRegistration;

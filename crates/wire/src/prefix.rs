@@ -1,9 +1,9 @@
-//! IP address with a prefix length, as in `10.0.0.0/8`: an interface's address, a destination, or a
-//! network.
+//! Text format of an IP address with a prefix length, as in `10.0.0.0/8`: an interface's address, a
+//! destination, or a network. A refused text is copied into the error.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
 
 /// IP address with a prefix length.
 ///
@@ -16,13 +16,11 @@ pub struct Prefix {
 }
 
 /// Reason why a text or an address with a length is not a prefix.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrefixError {
     /// The part before the slash is not an IP address, or there is no slash.
-    #[error("'{0}' is not a network such as 10.0.0.0/8 or fd00::/8")]
     Syntax(String),
     /// The length exceeds the bits of the address.
-    #[error("prefix length {length} of {address} is too long; it has {max} bits")]
     Length {
         /// The address.
         address: IpAddr,
@@ -32,6 +30,21 @@ pub enum PrefixError {
         max: u8,
     },
 }
+
+impl fmt::Display for PrefixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(text) => {
+                write!(f, "'{text}' is not a network such as 10.0.0.0/8 or fd00::/8")
+            }
+            Self::Length { address, length, max } => {
+                write!(f, "prefix length {length} of {address} is too long; it has {max} bits")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PrefixError {}
 
 impl Prefix {
     /// Creates a prefix; an error if `length` (in bits) is too large for the IP version.
