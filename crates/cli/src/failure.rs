@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use horolog_experiment::ExperimentError;
 use horolog_lab::LabError;
 use horolog_load::LoadError;
 use horolog_probe::path::tcp::TcpPathError;
@@ -192,18 +193,12 @@ impl From<TcpPathError> for CommandFailure {
 
 impl From<LabError> for CommandFailure {
     fn from(error: LabError) -> Self {
-        match error {
-            LabError::HostCount(_)
-            | LabError::QueueCount(_)
-            | LabError::InvalidParent(_)
-            | LabError::InvalidName(_)
-            | LabError::NameTooLong { .. }
-            | LabError::Exists(_)
-            | LabError::NotFound(_)
-            | LabError::NoSuchHost { .. }
-            | LabError::NoProgram
-            | LabError::Prefix(_) => Self::usage(error),
-            error => Self::environment(error),
-        }
+        if error.is_usage_error() { Self::usage(error) } else { Self::environment(error) }
+    }
+}
+
+impl From<ExperimentError> for CommandFailure {
+    fn from(error: ExperimentError) -> Self {
+        if error.is_usage_error() { Self::usage(error) } else { Self::environment(error) }
     }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use horolog_record::PartPlan;
 use horolog_report::table::TableStyle;
 use horolog_report::units;
-use horolog_stats::SearchConfig;
 use horolog_sys::explain::explain_line;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_sys::undo;
@@ -174,21 +173,6 @@ fn create_temp_file(target: &Path) -> io::Result<tempfile::NamedTempFile> {
         .prefix(".horolog-")
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(directory)
-}
-
-/// Lower limit of the time budget of a search: a server with unstable results needs more than
-/// ten final trials.
-const SEARCH_BUDGET_MIN: Duration = Duration::from_secs(10);
-
-/// Sets the duration of a search's final trials, to which that of its first trials is limited, and
-/// scales the sum of all durations and the time budget in proportion; the budget is at least
-/// [`SEARCH_BUDGET_MIN`].
-pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) {
-    let factor = final_duration.as_secs_f64() / config.final_duration.as_secs_f64();
-    config.final_duration = final_duration;
-    config.initial_duration = config.initial_duration.min(final_duration);
-    config.duration_sum = config.duration_sum.mul_f64(factor);
-    config.time_budget = config.time_budget.mul_f64(factor).max(SEARCH_BUDGET_MIN);
 }
 
 /// True after the first request to end the measurement early.

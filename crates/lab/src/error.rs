@@ -95,6 +95,33 @@ pub enum LabError {
     Netlink(NetlinkError),
 }
 
+impl LabError {
+    /// Returns true if the request is invalid, rather than this host lacking something.
+    #[must_use]
+    pub fn is_usage_error(&self) -> bool {
+        match self {
+            Self::HostCount(_)
+            | Self::QueueCount(_)
+            | Self::InvalidParent(_)
+            | Self::InvalidName(_)
+            | Self::NameTooLong { .. }
+            | Self::Exists(_)
+            | Self::NotFound(_)
+            | Self::NoSuchHost { .. }
+            | Self::NoProgram
+            | Self::Prefix(_) => true,
+            Self::NotPermitted
+            | Self::Ethtool(_)
+            | Self::StartFailed { .. }
+            | Self::NoIpv6 { .. }
+            | Self::SettingFailed { .. }
+            | Self::NotReady(_)
+            | Self::Namespace(_)
+            | Self::Netlink(_) => false,
+        }
+    }
+}
+
 impl From<NamespaceError> for LabError {
     fn from(error: NamespaceError) -> Self {
         match error {

@@ -41,19 +41,12 @@ fn parse_thread_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns the values without duplicates, in the order of their first occurrence.
-fn distinct_values<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
-    let is_first = |(index, value): &(usize, &T)| !values[..*index].contains(*value);
-    values.iter().enumerate().filter(is_first).map(|(_, value)| *value).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_of_threads() {
-        assert_eq!(distinct_values(&[2, 1, 2, 1]), [2, 1]);
         assert_eq!(parse_thread_count("1024"), Ok(1024));
         for bad in ["0", "", "-1", "two", "1025"] {
             assert!(parse_thread_count(bad).is_err(), "{bad}");

@@ -257,7 +257,7 @@ impl LoadCommonArgs {
         let (min, max) = self.rate.unwrap_or((1e3, SEARCH_RATE_MAX));
         let mut config = SearchConfig::new(goal, min, max);
         if let Some(time) = self.time {
-            output::scale_search(&mut config, time);
+            config.scale(time);
         }
         Ok(LoadProcedure::Search { kind, config })
     }

@@ -22,6 +22,10 @@ const RAMP_FACTOR: f64 = 2.0;
 /// once.
 const COARSE_TRIALS: f64 = 2.0;
 
+/// Lower limit of the time budget of a scaled search: a server with unstable results needs more
+/// than ten final trials.
+const TIME_BUDGET_MIN: Duration = Duration::from_secs(10);
+
 /// Largest loss ratio of a trial without high loss (RFC 9971, Goal Loss Ratio).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct GoalLossRatio(f64);
@@ -134,6 +138,17 @@ impl SearchConfig {
             max_trials: 200,
             time_budget: Duration::from_mins(1),
         }
+    }
+
+    /// Sets the duration of the final trials, to which that of the first trials is limited, and
+    /// scales the sum of all durations and the time budget in proportion; the budget is at least
+    /// 10 s.
+    pub fn scale(&mut self, final_duration: Duration) {
+        let factor = final_duration.as_secs_f64() / self.final_duration.as_secs_f64();
+        self.final_duration = final_duration;
+        self.initial_duration = self.initial_duration.min(final_duration);
+        self.duration_sum = self.duration_sum.mul_f64(factor);
+        self.time_budget = self.time_budget.mul_f64(factor).max(TIME_BUDGET_MIN);
     }
 
     pub(super) fn validate(&self) -> Result<(), SearchConfigError> {

@@ -100,7 +100,7 @@ impl LoadNtsKeArgs {
         let (min, max) = self.rate.unwrap_or(SEARCH_RATE_RANGE);
         let mut config = SearchConfig::new(goal, min, max);
         config.initial_duration = SEARCH_INITIAL_DURATION;
-        output::scale_search(&mut config, self.time.unwrap_or(Duration::from_secs(2)));
+        config.scale(self.time.unwrap_or(Duration::from_secs(2)));
         Ok(NtsKeLoadProcedure::Search { kind, config })
     }
 

@@ -1,9 +1,7 @@
-//! Server under test as a child process, for commands that start servers to load them (`bench`,
-//! `demo`): its counters and CPU time, and the progress line of a load.
+//! Server under test: a `horolog serve` process, its counters and its CPU time.
 
 use std::fs;
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -12,48 +10,15 @@ use horolog_lab::RunningProgram;
 use horolog_load::loss_attribution::ServerRequestCounts;
 use horolog_load::loss_attribution_counters::ServerRequestCountsFn;
 use horolog_load::target::TargetName;
-use horolog_record::{LoadSeriesPoint, PartPlan, RunObserver, Trial};
 use horolog_server::status;
 
-use crate::failure::CommandFailure;
-use crate::output::{self, ProgressLine};
+use crate::ExperimentError;
 
 /// Timeout of a server's start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn target_name(address: SocketAddr) -> Result<TargetName, CommandFailure> {
-    address.to_string().parse().map_err(CommandFailure::usage)
-}
-
-/// Observer of a load that shows the current trial on a progress line.
-pub(crate) struct SearchProgressObserver {
-    progress: ProgressLine,
-    /// True if the user requested the end: it takes effect at the end of a trial.
-    is_stopped: bool,
-}
-
-impl SearchProgressObserver {
-    pub(crate) fn named(prefix: String) -> Self {
-        Self { progress: ProgressLine::with_prefix(prefix), is_stopped: false }
-    }
-
-    pub(crate) fn finish(self) {
-        self.progress.finish();
-    }
-}
-
-impl RunObserver<Trial, LoadSeriesPoint> for SearchProgressObserver {
-    fn part_started(&mut self, plan: &PartPlan) {
-        self.progress.show_trial(plan);
-    }
-
-    fn part_ended(&mut self, _: usize, _: &Trial) {
-        self.is_stopped = output::check_stop_request().is_break();
-    }
-
-    fn flow(&self) -> ControlFlow<()> {
-        if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
+pub(crate) fn target_name(address: SocketAddr) -> Result<TargetName, ExperimentError> {
+    address.to_string().parse().map_err(ExperimentError::options)
 }
 
 /// Running `horolog serve` process, which is terminated on drop.
@@ -68,7 +33,7 @@ pub(crate) struct ServerUnderTest {
 
 impl ServerUnderTest {
     /// Returns the path of this executable, which also runs as the server.
-    pub(crate) fn program_path() -> Result<PathBuf, CommandFailure> {
+    pub(crate) fn program_path() -> Result<PathBuf, ExperimentError> {
         std::env::current_exe().map_err(server_start_failure)
     }
 
@@ -77,18 +42,17 @@ impl ServerUnderTest {
     pub(crate) fn start(
         mut command: Command,
         arguments: &[String],
-    ) -> Result<Self, CommandFailure> {
+    ) -> Result<Self, ExperimentError> {
         let directory = tempfile::Builder::new()
             .prefix("horolog-server-")
             .tempdir()
             .map_err(server_start_failure)?;
         let socket = directory.path().join("status.sock");
         command.arg("serve").args(arguments).arg("--status-socket").arg(&socket);
-        let mut process =
-            RunningProgram::start(&mut command).map_err(CommandFailure::environment)?;
-        process.await_ready(START_TIMEOUT, || status::fetch(&socket).is_ok()).map_err(|error| {
-            CommandFailure::environment(without_program_name(&error.to_string()))
-        })?;
+        let mut process = RunningProgram::start(&mut command).map_err(ExperimentError::host)?;
+        process
+            .await_ready(START_TIMEOUT, || status::fetch(&socket).is_ok())
+            .map_err(|error| ExperimentError::host(without_program_name(&error.to_string())))?;
         let own = ["horolog", "serve"].map(str::to_owned);
         let command = own.into_iter().chain(arguments.iter().cloned()).collect();
         Ok(Self { process, command, socket, _directory: directory })
@@ -113,8 +77,8 @@ impl ServerUnderTest {
     }
 }
 
-fn server_start_failure(error: impl std::fmt::Display) -> CommandFailure {
-    CommandFailure::environment(format!("cannot start a server: {error}"))
+fn server_start_failure(error: impl std::fmt::Display) -> ExperimentError {
+    ExperimentError::host(format!("cannot start a server: {error}"))
 }
 
 /// Reads the sums of requests and replies over the socket and the XDP engine from the status

@@ -13,7 +13,7 @@ use horolog_relay::{GroupSpec, HOP_LIMIT, IpNetwork, RoutingTableSpec};
 use horolog_sys::affinity;
 use tempfile::TempDir;
 
-use crate::failure::CommandFailure;
+use crate::ExperimentError;
 
 /// Timeout of a relay's start; the BPF programs take up to a second to load.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,7 +21,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Rate limit of the relay's group, above the rate of any host: the relay applies its rate limit as
 /// in normal operation, but never reaches it.
 const GROUP_RATE_LIMIT: u64 = 100_000_000;
-pub(super) const COPY_RATE_LIMIT: u32 = 1_000_000_000;
+/// Limit on copies per second of the relay, above the rate of any host.
+pub const COPY_RATE_LIMIT: u32 = 1_000_000_000;
 
 /// Specification of the relay to start: lab host, engine, group address, children and limits.
 pub(super) struct RelaySpec<'a> {
@@ -60,7 +61,7 @@ impl RunningRelay {
 
 impl RelaySpec<'_> {
     /// Starts the relay and waits until it is ready.
-    pub(super) fn start(&self) -> Result<RunningRelay, CommandFailure> {
+    pub(super) fn start(&self) -> Result<RunningRelay, ExperimentError> {
         let directory = tempfile::Builder::new().prefix("horolog-relay-").tempdir();
         let directory = directory.map_err(relay_start_failure)?;
         let [table, socket] =
@@ -85,7 +86,7 @@ impl RelaySpec<'_> {
 
     /// Waits until the requested engine makes the copies: the XDP engine starts shortly after the
     /// relay. It is an error if the engine does not start within [`START_TIMEOUT`].
-    fn await_engine(&self, socket: &Path) -> Result<(), CommandFailure> {
+    fn await_engine(&self, socket: &Path) -> Result<(), ExperimentError> {
         let begun = Instant::now();
         loop {
             let listing = request(socket, &ControlRequest::List).map_err(relay_start_failure)?;
@@ -121,6 +122,6 @@ impl RelaySpec<'_> {
     }
 }
 
-fn relay_start_failure(error: impl std::fmt::Display) -> CommandFailure {
-    CommandFailure::environment(format!("cannot start a relay: {error}"))
+fn relay_start_failure(error: impl std::fmt::Display) -> ExperimentError {
+    ExperimentError::host(format!("cannot start a relay: {error}"))
 }

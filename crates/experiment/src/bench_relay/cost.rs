@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Tick of `/proc/stat` (1/`USER_HZ`) in ns: 10 ms on every architecture that Horolog supports.
 const TICK_NS: f64 = 1e7;
 
-/// CPU time of one core since boot, in ticks (proc_stat(5)).
+/// CPU time of one core since boot, in ticks (`proc_stat(5)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CoreCpuTime {
     /// Ticks of user, nice and system time: programs, and the kernel on their behalf.
@@ -110,7 +110,7 @@ struct ProcessCpuTime {
 }
 
 impl ProcessCpuTime {
-    /// Parses the text of `/proc/PID/stat` (proc_pid_stat(5)); `None` if it is malformed.
+    /// Parses the text of `/proc/PID/stat` (`proc_pid_stat(5)`); `None` if it is malformed.
     fn parse(text: &str) -> Option<Self> {
         // The command name in field 2 may itself contain spaces and parentheses.
         let (name, behind_name) = text.rsplit_once(')')?;

@@ -1,5 +1,5 @@
 //! Count of the server's replies by a packet capture, as a check of the generator's count: a
-//! separate AF_PACKET socket with a filter for the server's address and port.
+//! separate `AF_PACKET` socket with a filter for the server's address and port.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use horolog_lab::LabHost;
 use horolog_load::{LoadError, LoadOptions, LoadRun};
 use horolog_record::{CaptureCheck, LoadResult, Trial};
 
-use crate::commands::server_under_test::SearchProgressObserver;
-use crate::failure::CommandFailure;
+use crate::observer::LoadTrialObserver;
+use crate::{ExperimentError, ExperimentObserver};
 
 /// Most frames received in one call.
 const FRAMES_PER_BATCH: usize = 64;
@@ -31,7 +31,8 @@ pub(super) fn compare_reply_counts(
     host: &LabHost,
     server: SocketAddr,
     options: LoadOptions,
-) -> Result<CaptureCheck, CommandFailure> {
+    observer: &dyn ExperimentObserver,
+) -> Result<CaptureCheck, ExperimentError> {
     let interface = host.first_interface().name.clone();
     host.run(move || {
         let mut device = PacketSocketDevice::open(&interface, &reply_capture_options(server))
@@ -39,10 +40,11 @@ pub(super) fn compare_reply_counts(
         let run_ended = AtomicBool::new(false);
         let (captured, result) = thread::scope(|scope| {
             let counter = scope.spawn(|| count_frames(&mut device, &run_ended));
-            let mut observer = SearchProgressObserver::named("capture: ".to_owned());
+            observer.measurement_started("capture: ".to_owned());
+            let mut trials = LoadTrialObserver::new(observer);
             let result: Result<LoadResult, LoadError> =
-                LoadRun::prepare(options).and_then(|load| load.run(&mut observer));
-            observer.finish();
+                LoadRun::prepare(options).and_then(|load| load.run(&mut trials));
+            observer.measurement_ended();
             run_ended.store(true, Ordering::Relaxed);
             (counter.join(), result)
         });
@@ -89,6 +91,6 @@ fn trial_replies(trial: &Trial) -> u64 {
     counted.iter().sum()
 }
 
-fn capture_failure(error: impl std::fmt::Display) -> CommandFailure {
-    CommandFailure::environment(format!("cannot capture replies: {error}"))
+fn capture_failure(error: impl std::fmt::Display) -> ExperimentError {
+    ExperimentError::host(format!("cannot capture replies: {error}"))
 }

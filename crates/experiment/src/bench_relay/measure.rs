@@ -11,8 +11,7 @@ use horolog_sys::affinity;
 
 use super::cost::CpuTimeByCore;
 use super::testbed::{PacketSource, RelayTestbed, RelayTrialOutcome, TrialLoad};
-use crate::failure::CommandFailure;
-use crate::output::{self, ProgressLine};
+use crate::ExperimentError;
 
 /// First rate of a search, in packets per second; [`MIN_RATE`] and [`MAX_RATE`] bound it.
 const START_RATE: f64 = 4_000.0;
@@ -31,14 +30,14 @@ const CPU_TRIAL_DURATION_MIN: Duration = Duration::from_millis(500);
 pub(super) fn search_config(
     time: Duration,
     loss_ratio: f64,
-) -> Result<SearchConfig, CommandFailure> {
-    let goal = GoalLossRatio::new(loss_ratio).map_err(CommandFailure::usage)?;
+) -> Result<SearchConfig, ExperimentError> {
+    let goal = GoalLossRatio::new(loss_ratio).map_err(ExperimentError::options)?;
     let mut config = SearchConfig::new(goal, MIN_RATE, MAX_RATE);
     config.start_rate = START_RATE;
     config.width = SEARCH_WIDTH;
     config.initial_duration = INITIAL_DURATION;
     // With final trials of 1 s, the default, a search sends for about 10 s.
-    output::scale_search(&mut config, (time / 10).max(INITIAL_DURATION));
+    config.scale((time / 10).max(INITIAL_DURATION));
     Ok(config)
 }
 
@@ -52,27 +51,29 @@ pub(super) struct RelayRepetitionMeasurement {
 }
 
 /// Testbed, source, load and search settings with which a running relay is measured.
-pub(super) struct RelayMeasurementSetup<'a> {
-    pub(super) testbed: &'a mut RelayTestbed,
+pub(super) struct RelayMeasurementSetup<'a, 'b> {
+    pub(super) testbed: &'a mut RelayTestbed<'b>,
     pub(super) source: &'a PacketSource,
     pub(super) load: TrialLoad,
     pub(super) config: SearchConfig,
     /// CPU time of receiving one copy, in ns, which is measured without a relay; `None` if unknown.
     pub(super) receive_cpu_ns: Option<f64>,
-    pub(super) progress: &'a ProgressLine,
 }
 
-impl RelayMeasurementSetup<'_> {
-    fn run_trial(&mut self, load: &TrialLoad) -> Result<RelayTrialOutcome, CommandFailure> {
+impl RelayMeasurementSetup<'_, '_> {
+    fn run_trial(&mut self, load: &TrialLoad) -> Result<RelayTrialOutcome, ExperimentError> {
         let (rate, seconds) = (units::human_rate(load.rate), load.duration.as_secs_f64());
-        self.progress.set_message(&format!("{rate} packets for {seconds:.2} s"));
+        let observer = self.testbed.observer;
+        observer.activity(&format!("{rate} packets for {seconds:.2} s"));
         self.testbed.run_relay_trial(self.source, load)
     }
 
     /// Searches for the highest rate without loss, and then measures delays and CPU time at half of
     /// it. `None` if the run was interrupted.
-    pub(super) fn measure(&mut self) -> Result<Option<RelayRepetitionMeasurement>, CommandFailure> {
-        let mut search = Search::new(self.config).map_err(CommandFailure::usage)?;
+    pub(super) fn measure(
+        &mut self,
+    ) -> Result<Option<RelayRepetitionMeasurement>, ExperimentError> {
+        let mut search = Search::new(self.config).map_err(ExperimentError::options)?;
         let (mut trials, mut disordered, mut has_wrong_copies) = (Vec::new(), 0, false);
         let outcome = loop {
             let (rate, duration) = match search.next() {
@@ -80,7 +81,7 @@ impl RelayMeasurementSetup<'_> {
                 SearchStep::Done(outcome) => break outcome,
             };
             let arrivals = self.run_trial(&TrialLoad { rate, duration, ..self.load })?;
-            if output::check_stop_request().is_break() {
+            if self.testbed.observer.flow().is_break() {
                 return Ok(None);
             }
             disordered += arrivals.disordered;
@@ -112,7 +113,7 @@ impl RelayMeasurementSetup<'_> {
             let rate = copies_per_s / self.load.children as f64;
             self.measure_half_rate(rate / 2.0, &mut measured)?;
         }
-        Ok(Some(measured).filter(|_| output::check_stop_request().is_continue()))
+        Ok(Some(measured).filter(|_| self.testbed.observer.flow().is_continue()))
     }
 
     /// Measures CPU time and delays at `rate` packets per second, in separate trials because
@@ -121,7 +122,7 @@ impl RelayMeasurementSetup<'_> {
         &mut self,
         rate: f64,
         measured: &mut RelayRepetitionMeasurement,
-    ) -> Result<(), CommandFailure> {
+    ) -> Result<(), ExperimentError> {
         let duration = self.config.final_duration.max(CPU_TRIAL_DURATION_MIN);
         let load = TrialLoad { rate, duration, ..self.load };
         let arrivals = self.run_trial(&load)?;
@@ -184,11 +185,11 @@ fn is_same_rate(one: f64, other: f64) -> bool {
 /// Measures the baseline without a relay: the source's highest rate, and the CPU time of receiving
 /// a packet.
 pub(super) fn measure_baseline(
-    testbed: &mut RelayTestbed,
+    testbed: &mut RelayTestbed<'_>,
     source: &PacketSource,
     size: usize,
     time: Duration,
-) -> Result<NoRelayBaseline, CommandFailure> {
+) -> Result<NoRelayBaseline, ExperimentError> {
     let (sink, attachment) = testbed.attach_direct_sink()?;
     let time = time.max(CPU_TRIAL_DURATION_MIN);
     let lanes = testbed.source_cores.len();
@@ -217,10 +218,10 @@ pub(super) fn measure_baseline(
 
 /// Measures the delays of packets from the source to the relay's interface, without a relay.
 pub(super) fn measure_direct_delay(
-    testbed: &mut RelayTestbed,
+    testbed: &mut RelayTestbed<'_>,
     source: &PacketSource,
     load: &TrialLoad,
-) -> Result<Recorder, CommandFailure> {
+) -> Result<Recorder, ExperimentError> {
     let (sink, _attachment) = testbed.attach_direct_sink()?;
     let arrivals = testbed.run_direct_trial(
         source,
@@ -233,10 +234,10 @@ pub(super) fn measure_direct_delay(
 /// Measures the CPU time in ns of receiving a packet that a UDP socket of the relay's host sent;
 /// `None` if it cannot be measured.
 fn socket_receive_ns(
-    testbed: &mut RelayTestbed,
+    testbed: &mut RelayTestbed<'_>,
     size: usize,
     time: Duration,
-) -> Result<Option<f64>, CommandFailure> {
+) -> Result<Option<f64>, ExperimentError> {
     let mut payload = vec![0; size];
     let mark = testbed.expect_from_socket(size);
     payload[..mark.len()].copy_from_slice(&mark);
@@ -255,7 +256,7 @@ fn socket_receive_ns(
         }
         Ok(())
     };
-    testbed.relay_host().run(send)?.map_err(CommandFailure::environment)?;
+    testbed.relay_host().run(send)?.map_err(ExperimentError::host)?;
     let spent = CpuTimeByCore::read().map(|now| now.spent_since_ns(&before, &testbed.source_cores));
     let received = testbed.received_from_socket();
     Ok(spent.and_then(|ns| ns_per_item(ns, received)))

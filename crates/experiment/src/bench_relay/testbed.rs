@@ -22,8 +22,7 @@ use horolog_xdp::{
 };
 
 use super::cost::CpuTimeByCore;
-use crate::failure::CommandFailure;
-use crate::output;
+use crate::{ExperimentError, ExperimentObserver};
 
 /// Destination port of the source's packets ([`SOURCE_PORT`] is their source port).
 pub(super) const GROUP_PORT: u16 = 5_000;
@@ -55,7 +54,7 @@ const LANE_UNITS_PER_NS: f64 = 65_536.0;
 
 /// Lab hosts of the benchmark: source and receivers, each joined to the relay's host by a veth
 /// pair.
-pub(super) struct RelayTestbed {
+pub(super) struct RelayTestbed<'a> {
     lab: Lab,
     sink: StreamSink,
     _sink_attachments: Vec<Attachment>,
@@ -63,6 +62,7 @@ pub(super) struct RelayTestbed {
     /// process.
     pub(super) source_cores: Vec<usize>,
     trials_started: u32,
+    pub(super) observer: &'a dyn ExperimentObserver,
 }
 
 /// Packet source of one payload size, attached to the interface of the source's lab host.
@@ -111,11 +111,15 @@ pub(super) struct RelayTrialOutcome {
     pub(super) cpu_ns: Option<f64>,
 }
 
-impl RelayTestbed {
+impl<'a> RelayTestbed<'a> {
     /// Creates the lab hosts, of which `receivers` have children, and attaches the packet counters
     /// for up to `children_max` children to them.
-    pub(super) fn new(receivers: usize, children_max: usize) -> Result<Self, CommandFailure> {
-        let mut cores = affinity::allowed_cores().map_err(CommandFailure::environment)?;
+    pub(super) fn new(
+        receivers: usize,
+        children_max: usize,
+        observer: &'a dyn ExperimentObserver,
+    ) -> Result<Self, ExperimentError> {
+        let mut cores = affinity::allowed_cores().map_err(ExperimentError::host)?;
         // Core 0 is used last: it handles most interrupts and tasks that are pinned by default.
         cores.reverse();
         let lab = Lab::new(&LabConfig {
@@ -130,7 +134,14 @@ impl RelayTestbed {
         for host in &lab.hosts()[2..] {
             receiving.push(attach_sink(&sink, host)?);
         }
-        Ok(Self { lab, sink, _sink_attachments: receiving, source_cores: cores, trials_started: 0 })
+        Ok(Self {
+            lab,
+            sink,
+            _sink_attachments: receiving,
+            source_cores: cores,
+            trials_started: 0,
+            observer,
+        })
     }
 
     /// Returns the lab host of the relay.
@@ -165,7 +176,7 @@ impl RelayTestbed {
     }
 
     /// Attaches a source of packets with `size` bytes of UDP payload.
-    pub(super) fn start_source(&self, size: usize) -> Result<PacketSource, CommandFailure> {
+    pub(super) fn start_source(&self, size: usize) -> Result<PacketSource, ExperimentError> {
         let host = self.lab.server();
         let builder = UdpFrameBuilder {
             destination_mac: MacAddress(self.relay_host().first_interface().mac),
@@ -180,7 +191,7 @@ impl RelayTestbed {
             (0..size).map(|at| if at < STREAM_MARK_LEN { 0 } else { at as u8 }).collect();
         builder.emit(&payload, &mut frame);
         let frame = StreamFrameTemplate::new(frame).ok_or_else(|| {
-            CommandFailure::usage(format!("{size} bytes are too short for a mark"))
+            ExperimentError::options(format!("{size} bytes are too short for a mark"))
         })?;
         let port = xdp_interface(host.first_interface());
         let source = host.run(|| StreamSource::attach(&port, frame))?.map_err(xdp_failure)?;
@@ -189,7 +200,7 @@ impl RelayTestbed {
 
     /// Attaches a packet counter for the source's packets to the relay's interface, for trials
     /// without a relay. It is detached when the returned [`Attachment`] is dropped.
-    pub(super) fn attach_direct_sink(&self) -> Result<(StreamSink, Attachment), CommandFailure> {
+    pub(super) fn attach_direct_sink(&self) -> Result<(StreamSink, Attachment), ExperimentError> {
         let sink = StreamSink::load(self.source_cores.len() as u32, 1).map_err(xdp_failure)?;
         let attachment = attach_sink(&sink, self.relay_host())?;
         Ok((sink, attachment))
@@ -200,7 +211,7 @@ impl RelayTestbed {
         &mut self,
         source: &PacketSource,
         load: &TrialLoad,
-    ) -> Result<RelayTrialOutcome, CommandFailure> {
+    ) -> Result<RelayTrialOutcome, ExperimentError> {
         self.trials_started += 1;
         run_trial(&RelayTrial {
             number: self.trials_started,
@@ -210,6 +221,7 @@ impl RelayTestbed {
             cores: &self.source_cores[..load.lanes.min(self.source_cores.len())],
             first_port: FIRST_CHILD_PORT,
             load,
+            observer: self.observer,
         })
     }
 
@@ -219,7 +231,7 @@ impl RelayTestbed {
         source: &PacketSource,
         sink: &StreamSink,
         load: &TrialLoad,
-    ) -> Result<RelayTrialOutcome, CommandFailure> {
+    ) -> Result<RelayTrialOutcome, ExperimentError> {
         self.trials_started += 1;
         run_trial(&RelayTrial {
             number: self.trials_started,
@@ -229,6 +241,7 @@ impl RelayTestbed {
             cores: &self.source_cores[..load.lanes.min(self.source_cores.len())],
             first_port: GROUP_PORT,
             load,
+            observer: self.observer,
         })
     }
 
@@ -256,21 +269,21 @@ impl RelayTestbed {
 }
 
 /// Returns the network of all lab hosts: TEST-NET-1 (RFC 5737).
-pub(super) fn lab_network() -> Result<IpNetwork, CommandFailure> {
-    "192.0.2.0/24".parse().map_err(CommandFailure::environment)
+pub(super) fn lab_network() -> Result<IpNetwork, ExperimentError> {
+    "192.0.2.0/24".parse().map_err(ExperimentError::host)
 }
 
 fn xdp_interface(port: &LabInterface) -> Interface {
     Interface { index: port.index, name: port.name.clone() }
 }
 
-fn attach_sink(sink: &StreamSink, host: &LabHost) -> Result<Attachment, CommandFailure> {
+fn attach_sink(sink: &StreamSink, host: &LabHost) -> Result<Attachment, ExperimentError> {
     let port = xdp_interface(host.first_interface());
     host.run(|| sink.attach(&port))?.map_err(xdp_failure)
 }
 
-fn xdp_failure(error: impl std::fmt::Display) -> CommandFailure {
-    CommandFailure::environment(format!("the experiment needs XDP at both ends: {error}"))
+fn xdp_failure(error: impl std::fmt::Display) -> ExperimentError {
+    ExperimentError::host(format!("the experiment needs XDP at both ends: {error}"))
 }
 
 /// Trial to run, with the source, packet counter and cores that it uses.
@@ -282,9 +295,10 @@ struct RelayTrial<'a> {
     cores: &'a [usize],
     first_port: u16,
     load: &'a TrialLoad,
+    observer: &'a dyn ExperimentObserver,
 }
 
-fn run_trial(trial: &RelayTrial<'_>) -> Result<RelayTrialOutcome, CommandFailure> {
+fn run_trial(trial: &RelayTrial<'_>) -> Result<RelayTrialOutcome, ExperimentError> {
     trial.sink.begin_trial(&StreamTrialExpectation {
         number: trial.number,
         lanes: trial.cores.len() as u32,
@@ -328,7 +342,7 @@ impl RelayTrial<'_> {
     }
 
     /// Runs a sending thread on each core until the schedule ends or the run is interrupted.
-    fn send_all_lanes(&self) -> Result<(), CommandFailure> {
+    fn send_all_lanes(&self) -> Result<(), ExperimentError> {
         for &core in self.cores {
             self.source.source.set_lane(core as u32, &StreamLane::default());
         }
@@ -345,13 +359,13 @@ impl RelayTrial<'_> {
                 let Ok(thread) = thread.recv() else { continue };
                 while self.source.source.lane(*core as u32).done == 0 && !task.is_finished() {
                     thread::sleep(POLL_INTERVAL);
-                    if output::check_stop_request().is_break() {
+                    if self.observer.flow().is_break() {
                         self.source.source.end_lane(*core as u32);
                     }
                 }
                 // A signal that arrives between two system calls interrupts neither: repeat it.
                 while !task.is_finished() {
-                    thread.interrupt().map_err(CommandFailure::environment)?;
+                    thread.interrupt().map_err(ExperimentError::host)?;
                     thread::sleep(POLL_INTERVAL);
                 }
             }
@@ -369,12 +383,12 @@ impl RelayTrial<'_> {
         number: usize,
         start_barrier: &Barrier,
         thread_sender: &mpsc::Sender<InterruptibleThread>,
-    ) -> Result<(), CommandFailure> {
+    ) -> Result<(), ExperimentError> {
         let core = self.cores[number];
         let ready = InterruptibleThread::current();
         let ready = ready.and_then(|thread| affinity::pin_to_core(core).map(|()| thread));
         start_barrier.wait();
-        let thread = ready.map_err(CommandFailure::environment)?;
+        let thread = ready.map_err(ExperimentError::host)?;
         self.source.source.set_lane(core as u32, &self.lane_schedule(number));
         // The thread at the other end interrupts the send call below; if it is gone, do not send.
         if thread_sender.send(thread).is_err() {

@@ -2,8 +2,6 @@
 
 use horolog_record::{Finding, FindingCode, NoRelayBaseline, RelayConfigurationResult, Severity};
 
-use crate::output;
-
 /// Share of the source's highest rate above which the source, and not the relay, counts as the
 /// limit.
 const SOURCE_SHARE_MAX: f64 = 0.8;
@@ -66,6 +64,7 @@ pub(super) fn relay_findings(
     baselines: &[NoRelayBaseline],
     events: &RelayBenchEvents,
     cores: usize,
+    is_interrupted: bool,
 ) -> Vec<Finding> {
     let shared = finding(
         FindingCode::SharedMachine,
@@ -105,7 +104,7 @@ pub(super) fn relay_findings(
             "some copies were wrong: damaged, or duplicated instead of another".to_owned();
         finding(FindingCode::CountsDisagree, Severity::Error, message, "discard these results")
     });
-    let interrupted = output::check_stop_request().is_break().then(|| {
+    let interrupted = is_interrupted.then(|| {
         let message = "the experiment was ended early".to_owned();
         finding(
             FindingCode::Interrupted,
@@ -165,7 +164,7 @@ mod tests {
     }
 
     fn found(events: &RelayBenchEvents, code: FindingCode) -> Option<Finding> {
-        relay_findings(&[], &[], events, 2).into_iter().find(|finding| finding.code == code)
+        relay_findings(&[], &[], events, 2, false).into_iter().find(|finding| finding.code == code)
     }
 
     #[test]
