@@ -10,6 +10,7 @@ pub mod bench_relay;
 pub mod demo;
 mod error;
 mod observer;
+pub mod relay_tree;
 mod server_under_test;
 
 pub use error::ExperimentError;

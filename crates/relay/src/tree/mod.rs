@@ -1,6 +1,7 @@
 //! Trees of relays and the delay of a packet through them: the model of Cao, Su and Lu, "A
 //! mechanism improving the forwarding throughput of application layer multicast" (Journal of
-//! National University of Defense Technology 30(2), 2008), section 2. All of it is pure.
+//! National University of Defense Technology 30(2), 2008), section 2. All of it is pure, except
+//! that results contain the time and facts of the host.
 //!
 //! A tree has a root, from which packets come, and edges along which copies go. The delay d(u, v)
 //! is the sum along the path: the processing p of each node but the last, and the transmission
@@ -19,6 +20,7 @@ mod error;
 mod file;
 mod gain;
 mod pairs;
+mod result;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -32,4 +34,5 @@ pub use gain::{
     RegularTreeReplacementGain, replacement_gain,
 };
 pub use pairs::{PAIR_NODES_MAX, PairDelays};
+pub use result::{alternative_trees, predicted_result, tree_toml};
 pub use shape::{NODES_MAX, Tree, TreeEdge, TreeNode, TreeShapeError};

@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use horolog_record::{AlternativeTree, AlternativeTreeKind};
+use horolog_record::AlternativeTree;
 use horolog_relay::tree::{
-    EngineProcessingTimes, PairDelays, ProcessingTime, Tree, TreeBuildError, TreeFile, chain_tree,
-    compact_tree, star_tree, tree_delays,
+    EngineProcessingTimes, PairDelays, Tree, TreeFile, alternative_trees, compact_tree,
 };
 
 use super::RelayTreeArgs;
@@ -60,10 +59,6 @@ fn engines_of_flags(args: &RelayTreeArgs, tree: &Tree) -> Vec<EngineProcessingTi
     specified.map(|(name, times)| EngineProcessingTimes::uniform(name, tree, times)).collect()
 }
 
-/// Function that builds a tree from the delays between pairs; its second argument is the root's
-/// index.
-type TreeConstructor = fn(&PairDelays, usize) -> Result<Tree, TreeBuildError>;
-
 fn from_pairs(args: &RelayTreeArgs, path: &Path) -> Result<TreeInput, CommandFailure> {
     let pairs = PairDelays::parse(&read_text(path)?).map_err(|fault| file_error(path, fault))?;
     let no_node = |name: &String| {
@@ -76,30 +71,8 @@ fn from_pairs(args: &RelayTreeArgs, path: &Path) -> Result<TreeInput, CommandFai
     let processing = args.user_space.unwrap_or_default();
     let tree = compact_tree(&pairs, root, degree_max, processing)
         .map_err(|error| file_error(path, error))?;
-    let mut shapes = vec![alternative_tree(AlternativeTreeKind::Compact, &tree, processing)];
-    let others: [(_, TreeConstructor); 2] =
-        [(AlternativeTreeKind::Star, star_tree), (AlternativeTreeKind::Chain, chain_tree)];
-    for (kind, make) in others {
-        // Omits a tree that needs a pair whose delay is unknown.
-        shapes
-            .extend(make(&pairs, root).ok().map(|tree| alternative_tree(kind, &tree, processing)));
-    }
+    let shapes = alternative_trees(&tree, &pairs, root, processing);
     Ok(TreeInput { tree, engines: Vec::new(), shapes })
-}
-
-fn alternative_tree(
-    kind: AlternativeTreeKind,
-    tree: &Tree,
-    processing: ProcessingTime,
-) -> AlternativeTree {
-    let all = tree_delays(tree, &EngineProcessingTimes::uniform(USER_SPACE, tree, processing));
-    AlternativeTree {
-        kind,
-        degree_max: tree.degree_max(),
-        depth: tree.depth(),
-        tree_ns: all.tree_ns,
-        mean_ns: all.mean_ns,
-    }
 }
 
 fn read_text(path: &Path) -> Result<String, CommandFailure> {

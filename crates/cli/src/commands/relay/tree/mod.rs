@@ -3,30 +3,28 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod delay_samples;
-mod engine;
-mod findings;
 mod input;
-mod measure;
-mod outcome;
-mod probe_sender;
-mod testbed;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_record::RelayTreeResult;
-use horolog_relay::tree::ProcessingTime;
+use horolog_experiment::relay_tree::{self, TreeMeasurementOptions};
+use horolog_record::{RelayEngineKind, RelayTreeResult};
+use horolog_relay::tree::{ProcessingTime, predicted_result, tree_toml};
 use horolog_report::{RenderableResult, to_json};
 
 use crate::ci::CiOutputArgs;
+use crate::commands::experiment_progress::ExperimentProgress;
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 use crate::limit::MetricLimit;
 use crate::result_store::StoreResultArgs;
 use crate::{output, values};
-use engine::CopyEngine;
+use input::TreeInput;
+
+/// Engines compared by default: one system call per copy, and in-kernel copies.
+const DEFAULT_ENGINES: [RelayEngineKind; 2] = [RelayEngineKind::Send, RelayEngineKind::Xdp];
 
 /// Compute the delays of a tree of relays by a model, and measure them.
 ///
@@ -114,8 +112,8 @@ struct TreeMeasurementArgs {
     /// Engines to measure with: send, sendmmsg or xdp, as in 'relay run'; one, or two to compare,
     /// separated by a comma [default: send,xdp].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
-          value_parser = CopyEngine::parse)]
-    engine: Vec<CopyEngine>,
+          value_parser = parse_engine)]
+    engine: Vec<RelayEngineKind>,
     /// Packets to measure at each level of the tree, not counting the warm-up [default: 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     packets: Option<u32>,
@@ -128,25 +126,33 @@ struct TreeMeasurementArgs {
 }
 
 impl TreeMeasurementArgs {
-    fn engines(&self) -> Vec<CopyEngine> {
-        if self.engine.is_empty() {
-            CopyEngine::DEFAULT_ENGINES.to_vec()
-        } else {
-            self.engine.clone()
-        }
+    fn options(&self) -> Result<TreeMeasurementOptions, CommandFailure> {
+        let engines = match &self.engine[..] {
+            [] => DEFAULT_ENGINES.to_vec(),
+            [_] => self.engine.clone(),
+            [before, after] if before != after => self.engine.clone(),
+            _ => {
+                let reason = "--engine takes one engine, or two different ones";
+                return Err(CommandFailure::usage(reason));
+            }
+        };
+        Ok(TreeMeasurementOptions {
+            engines,
+            packets: self.packets.unwrap_or(1_000),
+            interval: self.interval.unwrap_or(Duration::from_millis(2)),
+            payload: self.size.unwrap_or(256).into(),
+            command: output::command_line(),
+        })
     }
+}
 
-    fn packets(&self) -> u32 {
-        self.packets.unwrap_or(1_000)
-    }
-
-    fn interval(&self) -> Duration {
-        self.interval.unwrap_or(Duration::from_millis(2))
-    }
-
-    fn size(&self) -> u16 {
-        self.size.unwrap_or(256)
-    }
+/// Parses the name of an engine, or `auto` for XDP, all of whose requirements a lab host meets.
+fn parse_engine(text: &str) -> Result<RelayEngineKind, String> {
+    let found = RelayEngineKind::ALL.into_iter().find(|engine| engine.name() == text);
+    found.or((text == "auto").then_some(RelayEngineKind::Xdp)).ok_or_else(|| {
+        let names = RelayEngineKind::ALL.map(RelayEngineKind::name).join(", ");
+        format!("expected auto, {names}, or two of them separated by a comma")
+    })
 }
 
 /// Returns an error for flags that would have no effect. clap's `requires` does not: it is ignored
@@ -197,13 +203,19 @@ pub(super) fn run(args: &RelayTreeArgs) -> Result<(), CommandFailure> {
     let input = input::read_input(args)?;
     let mut result = if args.measure.measure {
         output::install_interrupt_handler()?;
-        measure::run(&input, &args.measure)?
+        relay_tree::run(&input.tree, &args.measure.options()?, &ExperimentProgress::default())?
     } else {
-        outcome::result_without_measurement(&input)
+        result_without_measurement(input)
     };
     let renderers: [fn(&RelayTreeResult) -> String; 3] =
-        [outcome::toml, to_json, RenderableResult::page];
+        [tree_toml, to_json, RenderableResult::page];
     files.finish_with(&mut result, &args.fail_if, renderers)
+}
+
+/// Returns the result of the model for the input, with the trees for comparison.
+fn result_without_measurement(input: TreeInput) -> RelayTreeResult {
+    let TreeInput { tree, engines, shapes } = input;
+    RelayTreeResult { shapes, ..predicted_result(&tree, &engines, output::command_line()) }
 }
 
 #[cfg(test)]
@@ -220,5 +232,15 @@ mod tests {
                 "{bad}"
             );
         }
+    }
+
+    #[test]
+    fn engines_have_the_names_of_those_of_a_relay() {
+        for engine in RelayEngineKind::ALL {
+            assert_eq!(parse_engine(engine.name()), Ok(engine));
+        }
+        assert_eq!(parse_engine("auto"), Ok(RelayEngineKind::Xdp));
+        let refused = parse_engine("fast").unwrap_err();
+        assert!(refused.starts_with("expected auto, send, sendmmsg, xdp"), "{refused}");
     }
 }

@@ -1,29 +1,25 @@
 //! Conversion of the model's delays to the record of a result, and of a result to a tree file.
-//! Pure, except that a record contains the time, the command line and facts of the host.
+//! Pure, except that a record contains the time and facts of the host.
 
+use super::{
+    EngineProcessingTimes, EngineReplacementGain, PairDelays, ProcessingTime,
+    RegularTreeGainAssumption, Tree, TreeBuildError, TreeEdge, TreeFile, TreeNode, chain_tree,
+    replacement_gain, star_tree, tree_delays,
+};
 use horolog_record::{
-    Host, NodeProcessingTime, RELAY_TREE_SCHEMA, RegularTreeAssumption, RegularTreeGain,
-    RelayTreeEngineDelays, RelayTreeGain, RelayTreeNode, RelayTreeNodeGain, RelayTreeResult,
-    rfc3339_now,
+    AlternativeTree, AlternativeTreeKind, Host, NodeProcessingTime, RELAY_TREE_SCHEMA,
+    RegularTreeAssumption, RegularTreeGain, RelayTreeEngineDelays, RelayTreeGain, RelayTreeNode,
+    RelayTreeNodeGain, RelayTreeResult, rfc3339_now,
 };
-use horolog_relay::tree::{
-    EngineProcessingTimes, EngineReplacementGain, ProcessingTime, RegularTreeGainAssumption, Tree,
-    TreeEdge, TreeFile, replacement_gain, tree_delays,
-};
-
-use super::input::TreeInput;
-use crate::output;
-
-/// Returns the result of the model for the input, with the trees for comparison.
-pub(super) fn result_without_measurement(input: &TreeInput) -> RelayTreeResult {
-    let mut result = predicted_result(&input.tree, &input.engines);
-    result.shapes.clone_from(&input.shapes);
-    result
-}
 
 /// Returns the result of the model for a tree with these engines; with two engines, also the gain
-/// of the second.
-pub(super) fn predicted_result(tree: &Tree, engines: &[EngineProcessingTimes]) -> RelayTreeResult {
+/// of the second. `command` is the command line.
+#[must_use]
+pub fn predicted_result(
+    tree: &Tree,
+    engines: &[EngineProcessingTimes],
+    command: Vec<String>,
+) -> RelayTreeResult {
     let gain = match engines {
         [before, after] => Some(gain_record(replacement_gain(tree, before, after))),
         _ => None,
@@ -31,7 +27,7 @@ pub(super) fn predicted_result(tree: &Tree, engines: &[EngineProcessingTimes]) -
     RelayTreeResult {
         schema: RELAY_TREE_SCHEMA.to_owned(),
         started: rfc3339_now(),
-        command: output::command_line(),
+        command,
         host: Host::read(),
         nodes: tree.nodes().iter().map(node_record).collect(),
         engines: engines.iter().map(|engine| predicted_delays(tree, engine)).collect(),
@@ -43,7 +39,7 @@ pub(super) fn predicted_result(tree: &Tree, engines: &[EngineProcessingTimes]) -
     }
 }
 
-fn node_record(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
+fn node_record(node: &TreeNode) -> RelayTreeNode {
     RelayTreeNode {
         name: node.name.clone(),
         parent: node.parent,
@@ -104,8 +100,46 @@ const fn assumption_record(assumption: RegularTreeGainAssumption) -> RegularTree
     }
 }
 
+/// Function that builds a tree from the delays between pairs; its second argument is the root's
+/// index.
+type TreeConstructor = fn(&PairDelays, usize) -> Result<Tree, TreeBuildError>;
+
+/// Returns the trees for comparison with a compact tree of these pairs, which is the first of them.
+/// A tree that needs a pair whose delay is unknown is left out.
+#[must_use]
+pub fn alternative_trees(
+    compact: &Tree,
+    pairs: &PairDelays,
+    root: usize,
+    processing: ProcessingTime,
+) -> Vec<AlternativeTree> {
+    let others: [(_, TreeConstructor); 2] =
+        [(AlternativeTreeKind::Star, star_tree), (AlternativeTreeKind::Chain, chain_tree)];
+    let mut trees = vec![alternative_tree(AlternativeTreeKind::Compact, compact, processing)];
+    for (kind, build) in others {
+        trees.extend(build(pairs, root).ok().map(|tree| alternative_tree(kind, &tree, processing)));
+    }
+    trees
+}
+
+fn alternative_tree(
+    kind: AlternativeTreeKind,
+    tree: &Tree,
+    processing: ProcessingTime,
+) -> AlternativeTree {
+    let all = tree_delays(tree, &EngineProcessingTimes::uniform("", tree, processing));
+    AlternativeTree {
+        kind,
+        degree_max: tree.degree_max(),
+        depth: tree.depth(),
+        tree_ns: all.tree_ns,
+        mean_ns: all.mean_ns,
+    }
+}
+
 /// Returns the tree of a result, with the processing times of its engines, as a tree file.
-pub(super) fn toml(result: &RelayTreeResult) -> String {
+#[must_use]
+pub fn tree_toml(result: &RelayTreeResult) -> String {
     let names: Vec<String> = result.nodes.iter().map(|node| node.name.clone()).collect();
     let parent_edge = |(to, node): (usize, &RelayTreeNode)| {
         Some(TreeEdge { from: node.parent?, to, delay_ns: node.delay_ns })
@@ -132,7 +166,7 @@ mod tests {
         let tree = Tree::regular(3, 2, 1_500.0).unwrap();
         let times = ProcessingTime { first_ns: 20_000.0, next_ns: 6_000.0 };
         let engines = vec![EngineProcessingTimes::uniform("user-space", &tree, times)];
-        let result = predicted_result(&tree, &engines);
-        assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));
+        let result = predicted_result(&tree, &engines, Vec::new());
+        assert_eq!(TreeFile::parse(&tree_toml(&result)), Ok(TreeFile { tree, engines }));
     }
 }

@@ -4,20 +4,21 @@ use std::io;
 
 use horolog_record::{Finding, FindingCode, RelayTreeResult, Severity};
 
-use super::TreeMeasurementArgs;
+use super::TreeMeasurementOptions;
 use super::delay_samples::fit_line;
-use crate::output;
 
 /// Number of packets below which the 99th percentile is determined by one packet or two.
 const PACKETS_WANTED: u32 = 200;
 
 /// Returns the findings of a measurement. `is_clock_stepped` is true if the system clock was
-/// stepped during it; `idle_states_error` is the reason why idle states were not held off, if any.
+/// stepped during it; `idle_states_error` is the reason why idle states were not held off, if any;
+/// `is_interrupted` is true if the end was requested.
 pub(super) fn findings(
     result: &RelayTreeResult,
-    args: &TreeMeasurementArgs,
+    options: &TreeMeasurementOptions,
     is_clock_stepped: bool,
     idle_states_error: Option<io::Error>,
+    is_interrupted: bool,
 ) -> Vec<Finding> {
     let finding = |code, severity, message: String, advice: &str| Finding {
         code,
@@ -48,7 +49,7 @@ pub(super) fn findings(
         ));
     }
     let longest = measured().filter_map(|one| one.last_leaf_ns.as_ref()).map(|all| all.p99).max();
-    if longest.is_some_and(|longest| u128::from(longest) > args.interval().as_nanos()) {
+    if longest.is_some_and(|longest| u128::from(longest) > options.interval.as_nanos()) {
         findings.push(finding(
             FindingCode::TrialsInconsistent,
             Severity::Warning,
@@ -69,11 +70,11 @@ pub(super) fn findings(
             "Give more --packets, on an idle host.",
         ));
     }
-    if args.packets() < PACKETS_WANTED {
+    if options.packets < PACKETS_WANTED {
         findings.push(finding(
             FindingCode::FewSamples,
             Severity::Note,
-            format!("{} packets are few for a 99th percentile.", args.packets()),
+            format!("{} packets are few for a 99th percentile.", options.packets),
             "Give more --packets.",
         ));
     }
@@ -96,7 +97,7 @@ pub(super) fn findings(
             "Run it again.",
         ));
     }
-    if output::check_stop_request().is_break() {
+    if is_interrupted {
         findings.push(finding(
             FindingCode::Interrupted,
             Severity::Warning,

@@ -8,14 +8,14 @@
 use std::net::SocketAddr;
 
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabHost as PrivateHost};
+use horolog_record::RelayEngineKind;
 use horolog_relay::tree::Tree;
 use horolog_relay::{GroupSpec, HOP_LIMIT, IpNetwork, Relay, RoutingTableSpec};
 
 use super::delay_samples::DelaySamples;
-use super::engine::{CopyEngine, verify_engine};
+use super::engine::{start_relay, verify_engine};
 use super::probe_sender::{ProbeSender, ProbeSink, ProbeTrain, SinkDelays};
-use crate::failure::CommandFailure;
-use crate::output;
+use crate::{ExperimentError, ExperimentObserver};
 
 /// UDP port of a node's relay.
 const RELAY_PORT: u16 = 5_000;
@@ -26,10 +26,11 @@ const RATE: u64 = 1_000_000;
 const COPY_RATE: u64 = 100_000_000;
 
 /// Lab hosts for the nodes of a tree, and the sender of probes to its root.
-pub(super) struct RelayTreeTestbed {
+pub(super) struct RelayTreeTestbed<'a> {
     tree: Tree,
     lab: Lab,
-    probe_sender: ProbeSender,
+    probe_sender: ProbeSender<'a>,
+    observer: &'a dyn ExperimentObserver,
     /// True if each relay's table lists the children in reverse order.
     pub(super) reversed: bool,
 }
@@ -40,20 +41,23 @@ pub(super) struct RunningRelayTree {
     sinks: Vec<ProbeSink>,
 }
 
-impl RelayTreeTestbed {
-    pub(super) fn open(tree: &Tree) -> Result<Self, CommandFailure> {
+impl<'a> RelayTreeTestbed<'a> {
+    pub(super) fn open(
+        tree: &Tree,
+        observer: &'a dyn ExperimentObserver,
+    ) -> Result<Self, ExperimentError> {
         let nodes = tree.nodes().len();
         if nodes >= HOSTS_MAX {
             let most = HOSTS_MAX - 1;
             let reason = format!("{nodes} nodes exceed the lab, which has at most {most} hosts");
-            return Err(CommandFailure::usage(reason));
+            return Err(ExperimentError::options(reason));
         }
         let parent_hosts: Vec<usize> =
             tree.nodes().iter().map(|node| node.parent.map_or(0, |parent| parent + 1)).collect();
         let config = LabConfig { ipv6: false, client_networks: Vec::new(), ..LabConfig::default() };
         let lab = Lab::tree(&parent_hosts, &config)?;
-        let probe_sender = ProbeSender::open(lab.client())?;
-        Ok(Self { tree: tree.clone(), lab, probe_sender, reversed: false })
+        let probe_sender = ProbeSender::open(lab.client(), observer)?;
+        Ok(Self { tree: tree.clone(), lab, probe_sender, observer, reversed: false })
     }
 
     pub(super) fn tree(&self) -> &Tree {
@@ -73,13 +77,13 @@ impl RelayTreeTestbed {
     }
 
     /// Starts a relay at each inner node, and opens a probe sink at every node.
-    pub(super) fn start(&self, kind: CopyEngine) -> Result<RunningRelayTree, CommandFailure> {
+    pub(super) fn start(&self, kind: RelayEngineKind) -> Result<RunningRelayTree, ExperimentError> {
         let mut running = RunningRelayTree { relays: Vec::new(), sinks: Vec::new() };
         for (at, node) in self.tree.nodes().iter().enumerate() {
             running.sinks.push(ProbeSink::open(self.host(at), self.sink_address(at))?);
             if !node.children.is_empty() {
                 let spec = self.table_spec(at, node.depth + 1)?;
-                running.relays.push((at, self.host(at).run(|| kind.start(&spec))??));
+                running.relays.push((at, self.host(at).run(|| start_relay(kind, &spec))??));
             }
         }
         Ok(running)
@@ -92,7 +96,7 @@ impl RelayTreeTestbed {
         level: usize,
         running: &RunningRelayTree,
         train: &ProbeTrain,
-    ) -> Result<(Vec<usize>, SinkDelays), CommandFailure> {
+    ) -> Result<(Vec<usize>, SinkDelays), ExperimentError> {
         let nodes = self.tree.nodes();
         for (at, relay) in &running.relays {
             // Only the relays one and two levels above `level` have other destinations than at the
@@ -116,7 +120,7 @@ impl RelayTreeTestbed {
         let root = if level == 0 { self.sink_address(0) } else { self.relay_address(0) };
         let arrivals = self.probe_sender.run(root, &sinks, train)?;
         if running.relays.iter().any(|(_, relay)| relay.has_died()) {
-            return Err(CommandFailure::environment("a relay in a lab host has exited; see above"));
+            return Err(ExperimentError::host("a relay in a lab host has exited; see above"));
         }
         Ok((ends, arrivals))
     }
@@ -136,14 +140,14 @@ impl RelayTreeTestbed {
     }
 
     /// Returns the table of a node's relay if the tree is cut off below a level.
-    fn table_spec(&self, at: usize, level: usize) -> Result<RoutingTableSpec, CommandFailure> {
+    fn table_spec(&self, at: usize, level: usize) -> Result<RoutingTableSpec, ExperimentError> {
         let node = &self.tree.nodes()[at];
         // The source address of a copy is the address at which the parent's relay listens.
         let source = match node.parent {
             Some(parent) => self.relay_address(parent).ip(),
             None => self.lab.client().first_interface().ipv4.into(),
         };
-        let network = |text: String| text.parse::<IpNetwork>().map_err(CommandFailure::environment);
+        let network = |text: String| text.parse::<IpNetwork>().map_err(ExperimentError::host);
         let children = self.child_addresses(at, level);
         let destinations = children.iter().map(|child| network(child.ip().to_string()));
         Ok(RoutingTableSpec {
@@ -168,9 +172,9 @@ impl RelayTreeTestbed {
         running: &RunningRelayTree,
         train: &ProbeTrain,
         samples: &mut DelaySamples,
-    ) -> Result<(), CommandFailure> {
+    ) -> Result<(), ExperimentError> {
         for level in 0..=self.tree.depth() {
-            if output::check_stop_request().is_break() {
+            if self.observer.flow().is_break() {
                 break;
             }
             let (ends, arrivals) = self.measure_level(level, running, train)?;

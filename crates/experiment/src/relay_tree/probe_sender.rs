@@ -17,8 +17,7 @@ use horolog_sys::message::MmsghdrTable;
 use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Span, Timestamp, Utc};
 
-use crate::failure::CommandFailure;
-use crate::output;
+use crate::{ExperimentError, ExperimentObserver};
 
 /// Number of packets sent between two reads of the sinks.
 const CHUNK: usize = 50;
@@ -53,7 +52,7 @@ pub(super) struct ProbeSink {
 
 impl ProbeSink {
     /// Opens a sink at an address of a lab host.
-    pub(super) fn open(host: &LabHost, at: SocketAddr) -> Result<Self, CommandFailure> {
+    pub(super) fn open(host: &LabHost, at: SocketAddr) -> Result<Self, ExperimentError> {
         let open = || -> io::Result<DatagramSocket> {
             let socket = DatagramSocket::udp(at)?;
             socket.set_receive_buffer(BUFFER_BYTES)?;
@@ -67,7 +66,8 @@ impl ProbeSink {
 }
 
 /// Sender of probe trains in a lab host; reads the sinks as well.
-pub(super) struct ProbeSender {
+pub(super) struct ProbeSender<'a> {
+    observer: &'a dyn ExperimentObserver,
     socket: DatagramSocket,
     table: MmsghdrTable,
     heads: Box<[[u8; HEAD_BYTES]]>,
@@ -76,9 +76,12 @@ pub(super) struct ProbeSender {
     probe_trains: u32,
 }
 
-impl ProbeSender {
+impl<'a> ProbeSender<'a> {
     /// Opens a sender in a lab host.
-    pub(super) fn open(host: &LabHost) -> Result<Self, CommandFailure> {
+    pub(super) fn open(
+        host: &LabHost,
+        observer: &'a dyn ExperimentObserver,
+    ) -> Result<Self, ExperimentError> {
         let at = SocketAddr::new(host.first_interface().ipv4.into(), 0);
         let open = || -> io::Result<DatagramSocket> {
             let socket = DatagramSocket::udp(at)?;
@@ -87,7 +90,7 @@ impl ProbeSender {
         };
         let socket = host.run(open)?.map_err(|error| lab_host_error("send", &error))?;
         let heads = vec![[0; HEAD_BYTES]; SLOTS].into_boxed_slice();
-        Ok(Self { socket, table: MmsghdrTable::new(SLOTS), heads, probe_trains: 0 })
+        Ok(Self { observer, socket, table: MmsghdrTable::new(SLOTS), heads, probe_trains: 0 })
     }
 
     /// Sends a probe train to one address from a thread that is pinned to one core, and returns the
@@ -97,7 +100,7 @@ impl ProbeSender {
         to: SocketAddr,
         sinks: &[&ProbeSink],
         train: &ProbeTrain,
-    ) -> Result<SinkDelays, CommandFailure> {
+    ) -> Result<SinkDelays, ExperimentError> {
         thread::scope(|scope| {
             // Pins a thread of its own: threads inherit the affinity of the one that starts them,
             // and relays may run on any core.
@@ -107,9 +110,9 @@ impl ProbeSender {
                 pinned.map_err(|error| lab_host_error("send", &error))?;
                 self.send(to, sinks, train)
             });
-            sending.join().unwrap_or_else(|_| {
-                Err(CommandFailure::environment("the sending thread has exited"))
-            })
+            sending
+                .join()
+                .unwrap_or_else(|_| Err(ExperimentError::host("the sending thread has exited")))
         })
     }
 
@@ -118,7 +121,7 @@ impl ProbeSender {
         to: SocketAddr,
         sinks: &[&ProbeSink],
         train: &ProbeTrain,
-    ) -> Result<SinkDelays, CommandFailure> {
+    ) -> Result<SinkDelays, ExperimentError> {
         self.probe_trains += 1;
         let total = train.warm_up + train.packets;
         let mut packet = vec![0; train.payload.max(HEAD_BYTES)];
@@ -126,7 +129,7 @@ impl ProbeSender {
         let mut sent_at: Vec<Timestamp<Utc>> = Vec::with_capacity(total);
         let mut arrivals = vec![vec![None; total]; sinks.len()];
         let interval = Span::from_ns(i64::try_from(train.interval.as_nanos()).unwrap_or(i64::MAX));
-        while sent_at.len() < total && output::check_stop_request().is_continue() {
+        while sent_at.len() < total && self.observer.flow().is_continue() {
             let mut due = ClockMonotonic.now();
             for _ in 0..CHUNK.min(total - sent_at.len()) {
                 due = due + interval;
@@ -189,6 +192,6 @@ impl ProbeSender {
     }
 }
 
-fn lab_host_error(what: &str, error: &io::Error) -> CommandFailure {
-    CommandFailure::environment(format!("cannot {what} in a lab host: {error}"))
+fn lab_host_error(what: &str, error: &io::Error) -> ExperimentError {
+    ExperimentError::host(format!("cannot {what} in a lab host: {error}"))
 }
