@@ -1,17 +1,19 @@
-//! Conversion of a simulation's outcome to the record of its result. Pure, except that it reads
-//! facts about this host.
+//! Simulation of a clock that a receiver's pulses steer, and the record of its result. Nothing but
+//! the time and facts about this host is read.
 
 use std::collections::BTreeMap;
 
 use horolog_discipline::OscillatorModel;
 use horolog_discipline::simulation::{
-    ReceiverOutageOutcome, SimulationOutcome, SimulationSample, SimulationSettings,
+    ReceiverOutageOutcome, SimulationOutcome, SimulationSample, SimulationSettings, simulate_while,
 };
 use horolog_record::{
     AllanDeviation, CLOCK_SCHEMA, ClockErrorRange, ClockSimulateResult, DisciplineMethod,
     DisciplineResult, Finding, FindingCode, Host, OscillatorParameters, PulseOutageResult,
-    PulseOutcomeCounts, Severity, SimulatedPulseConditions,
+    PulseOutcomeCounts, Severity, SimulatedPulseConditions, rfc3339_now,
 };
+
+use crate::ExperimentObserver;
 
 /// Maximum number of intervals of the recorded error series: as many as a plot can resolve.
 const INTERVALS_MAX: usize = 1_000;
@@ -24,8 +26,18 @@ const METHODS: [(DisciplineMethod, ClockErrorSelector); 2] = [
     (DisciplineMethod::SetAtPulse, |sample| sample.set_per_pulse_ns),
 ];
 
-/// Returns the record of a simulation; its limits are evaluated later.
-pub(super) fn simulation_record(
+/// Runs the simulation; limits of the result are evaluated later. `command` is the command line.
+pub fn run(
+    settings: &SimulationSettings,
+    command: Vec<String>,
+    observer: &dyn ExperimentObserver,
+) -> ClockSimulateResult {
+    let started = rfc3339_now();
+    let outcome = simulate_while(settings, || observer.flow().is_continue());
+    simulation_record(settings, &outcome, started, command)
+}
+
+fn simulation_record(
     settings: &SimulationSettings,
     outcome: &SimulationOutcome,
     started: String,
@@ -166,7 +178,7 @@ fn never_locked_finding(outcome: &SimulationOutcome) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_discipline::simulation::{simulate, simulate_while};
+    use horolog_discipline::simulation::simulate;
 
     use super::*;
 

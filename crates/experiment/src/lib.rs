@@ -7,6 +7,8 @@
 pub mod bench_cores;
 pub mod bench_nts;
 pub mod bench_relay;
+pub mod clock_log;
+pub mod clock_simulate;
 pub mod demo;
 mod error;
 mod observer;

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use horolog_probe::clocks::{SlotReadings, run_each_interval};
+use horolog_experiment::clock_log;
 use horolog_record::ClockLogLine;
-use horolog_server::{ServerStatus, status};
-use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
-use horolog_time::Clock;
+use horolog_server::status;
 
 use super::compare::ClockReadingArgs;
 use crate::failure::CommandFailure;
@@ -68,108 +66,19 @@ pub(super) fn run(args: ClockLogArgs) -> Result<(), CommandFailure> {
         status::fetch_status(&path)?;
         let mut log = ClockLogWriter::open(&args.file, args.size)?;
         output::install_interrupt_handler()?;
-        return log_server_status(&path, args.clocks.interval, time, &mut log);
+        let interval = args.clocks.interval;
+        return log.write_all(|write| {
+            clock_log::log_server_status(&path, interval, time, write, &is_over);
+        });
     }
     let mut comparison = args.clocks.open(time)?;
-    let names: Vec<_> = comparison.names().map(str::to_owned).collect();
     let mut log = ClockLogWriter::open(&args.file, args.size)?;
     output::install_interrupt_handler()?;
-    let mut write_result = Ok(());
-    comparison.read_slots(
-        |_, readings| log.write_lines(&comparison_lines(&names, readings), &mut write_result),
-        &|| output::check_stop_request().is_break(),
-    );
-    write_result
+    log.write_all(|write| clock_log::log_comparison(&mut comparison, write, &is_over))
 }
 
-/// Returns the lines of one slot of a comparison: an offset or an error for each clock, none for a
-/// clock without a new reading.
-fn comparison_lines(names: &[String], readings: SlotReadings) -> Vec<ClockLogLine> {
-    let line = |(name, reading): (&String, io::Result<_>)| match reading {
-        Ok(None) => None,
-        Ok(Some(sample)) => {
-            let sample: horolog_record::ClockSample = sample;
-            Some(ClockLogLine {
-                utc_ns: Some(sample.at_ns),
-                offset_ns: Some(sample.offset_ns),
-                uncertainty_ns: sample.error_bound_ns.map(|bound_ns| bound_ns as f64),
-                ..clock_line_now(name)
-            })
-        }
-        Err(error) => {
-            Some(ClockLogLine { reason: Some(error.to_string()), ..clock_line_now(name) })
-        }
-    };
-    names.iter().zip(readings).filter_map(line).collect()
-}
-
-/// Logs the status of a server at each interval, or the reason why it could not be fetched.
-fn log_server_status(
-    path: &Path,
-    interval: Duration,
-    time: Duration,
-    log: &mut ClockLogWriter,
-) -> Result<(), CommandFailure> {
-    let count = time.as_nanos() / interval.as_nanos();
-    let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
-    let mut write_result = Ok(());
-    run_each_interval(interval, count, &|| output::check_stop_request().is_break(), |_| {
-        let lines = match status::fetch_status(path) {
-            Ok(status) => status_lines(&status),
-            Err(error) => {
-                let reason = CommandFailure::from(error).to_string();
-                vec![ClockLogLine { reason: Some(reason), ..clock_line_now("server") }]
-            }
-        };
-        log.write_lines(&lines, &mut write_result);
-    });
-    write_result
-}
-
-/// Returns a line for the calibration and for each source in a server's status; a line for the
-/// system clock if the server has neither.
-fn status_lines(status: &ServerStatus) -> Vec<ClockLogLine> {
-    let calibration = status.calibration.as_ref().map(|calibration| ClockLogLine {
-        offset_ns: calibration.offset_ns,
-        uncertainty_ns: calibration.uncertainty_ns,
-        frequency_ppb: calibration.frequency_ppb,
-        state: Some(calibration.state.to_string()),
-        reason: calibration.reason.clone(),
-        ..clock_line_now("calibration")
-    });
-    let sources = status.sources.iter().map(|source| ClockLogLine {
-        offset_ns: source.offset_ns,
-        uncertainty_ns: source.uncertainty_ns.map(|ns| ns as f64),
-        state: Some(source.state.to_string()),
-        reason: source.reason.clone(),
-        ..clock_line_now(&source.name)
-    });
-    let has_no_source = status.sources.is_empty() && calibration.is_none();
-    calibration
-        .into_iter()
-        .chain(sources)
-        .chain(has_no_source.then(|| system_clock_line(status)))
-        .collect()
-}
-
-/// Returns the line of a server without sources, which serves its system clock unchecked.
-fn system_clock_line(status: &ServerStatus) -> ClockLogLine {
-    let state = if status.synchronised { "synchronised" } else { "not synchronised" };
-    ClockLogLine {
-        state: Some(state.to_owned()),
-        reason: Some("served unchecked: no source reports its offset".to_owned()),
-        ..clock_line_now("system clock")
-    }
-}
-
-/// Returns a line with the name of a clock and the current time, to be completed with values.
-fn clock_line_now(clock: &str) -> ClockLogLine {
-    ClockLogLine {
-        monotonic_ns: ClockMonotonic.now().as_ns(),
-        utc_ns: Some(ClockRealtime.now().as_ns()),
-        clock: Some(clock.to_owned()),
-        ..ClockLogLine::default()
-    }
+fn is_over() -> bool {
+    output::check_stop_request().is_break()
 }
 
 /// Writer of log lines to standard output, or to a file that is rotated at a maximum size.
@@ -200,15 +109,19 @@ impl ClockLogWriter {
         Ok(())
     }
 
-    /// Writes lines and stores the first error in `write_result`; does nothing if it has one.
-    fn write_lines(
+    /// Writes the lines that `log_clocks` passes to its argument, up to the first error, which is
+    /// returned at the end.
+    fn write_all(
         &mut self,
-        lines: &[ClockLogLine],
-        write_result: &mut Result<(), CommandFailure>,
-    ) {
-        if write_result.is_ok() {
-            *write_result = lines.iter().try_for_each(|line| self.write_line(line));
-        }
+        log_clocks: impl FnOnce(&mut dyn FnMut(&[ClockLogLine])),
+    ) -> Result<(), CommandFailure> {
+        let mut write_result = Ok(());
+        log_clocks(&mut |lines: &[ClockLogLine]| {
+            if write_result.is_ok() {
+                write_result = lines.iter().try_for_each(|line| self.write_line(line));
+            }
+        });
+        write_result
     }
 
     fn write_line(&mut self, line: &ClockLogLine) -> Result<(), CommandFailure> {
@@ -242,54 +155,19 @@ impl ClockLogWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::status::sample_status;
-
-    #[test]
-    fn a_servers_calibration_and_sources_have_lines_with_one_sign() {
-        let lines = status_lines(&sample_status());
-        let clocks: Vec<_> = lines.iter().filter_map(|line| line.clock.as_deref()).collect();
-        assert_eq!(clocks, ["calibration", "gnss", "system clock with a long name", "phc"]);
-        assert_eq!(
-            (lines[0].offset_ns, lines[1].offset_ns, lines[3].offset_ns),
-            (Some(250), Some(250), None)
-        );
-        assert_eq!(
-            (lines[0].frequency_ppb, lines[0].state.as_deref()),
-            (Some(19_998.125), Some("holdover"))
-        );
-        assert_eq!(lines[3].state.as_deref(), Some("unusable"));
-        assert_eq!(lines[3].reason.as_deref(), Some("/dev/ptp0: it is no PTP clock"));
-    }
-
-    #[test]
-    fn a_server_without_sources_has_a_line_of_its_system_clock() {
-        let sources = Vec::new();
-        let status = ServerStatus { sources, calibration: None, ..sample_status() };
-        let lines = status_lines(&status);
-        let [line] = &lines[..] else { panic!("{lines:?}") };
-        assert_eq!(line.clock.as_deref(), Some("system clock"));
-        assert_eq!((line.state.as_deref(), line.offset_ns), (Some("synchronised"), None));
-        assert!(line.reason.is_some());
-    }
 
     #[test]
     fn a_full_file_becomes_the_one_before() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("clock.jsonl");
         let mut log = ClockLogWriter::open(&path, Some(1_000)).unwrap();
+        let clock = Some("raw".to_owned());
+        let line = ClockLogLine { clock, utc_ns: Some(i64::MAX), ..ClockLogLine::default() };
         for _ in 0..20 {
-            log.write_line(&clock_line_now("raw")).unwrap();
+            log.write_line(&line).unwrap();
         }
         let lengths = ["clock.jsonl", "clock.jsonl.1"]
             .map(|name| fs::metadata(directory.path().join(name)).unwrap().len());
         assert!(lengths.iter().all(|length| (1..=1_000).contains(length)), "{lengths:?}");
-    }
-
-    #[test]
-    fn a_device_that_fails_leaves_its_reason() {
-        let readings: SlotReadings = vec![Ok(None), Err(io::ErrorKind::TimedOut.into())];
-        let lines = comparison_lines(&["/dev/pps0".to_owned(), "/dev/ptp0".to_owned()], readings);
-        assert_eq!((lines.len(), lines[0].clock.as_deref()), (1, Some("/dev/ptp0")));
-        assert!(lines[0].reason.is_some() && lines[0].offset_ns.is_none());
     }
 }

@@ -6,7 +6,6 @@ use crate::failure::CommandFailure;
 
 mod compare;
 mod log;
-mod outcome;
 mod plot;
 mod show;
 mod simulate;

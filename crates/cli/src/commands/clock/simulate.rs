@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use horolog_discipline::simulation::{
-    FaultPeriod, SimulationSettings, TimestampDelay, simulate_while,
-};
+use horolog_discipline::simulation::{FaultPeriod, SimulationSettings, TimestampDelay};
 use horolog_discipline::{OscillatorModel, ServoSettings};
-use horolog_record::{ClockSimulateResult, rfc3339_now};
+use horolog_experiment::clock_simulate;
+use horolog_record::ClockSimulateResult;
 
-use super::outcome;
+use crate::commands::experiment_progress::ExperimentProgress;
 use crate::failure::CommandFailure;
 use crate::files::ResultFileArgs;
 use crate::limit::MetricLimit;
@@ -191,12 +190,10 @@ impl ClockSimulateArgs {
 
 pub(super) fn run(args: &ClockSimulateArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
-    let (started, settings) = (rfc3339_now(), args.settings());
     args.check_period_starts()?;
     output::install_interrupt_handler()?;
-    let outcome = simulate_while(&settings, || output::check_stop_request().is_continue());
-    let mut result =
-        outcome::simulation_record(&settings, &outcome, started, output::command_line());
+    let (settings, progress) = (args.settings(), ExperimentProgress::default());
+    let mut result = clock_simulate::run(&settings, output::command_line(), &progress);
     files.finish(&mut result, &args.fail_if)
 }
 
