@@ -14,8 +14,8 @@ pub use horolog_http::{BearerToken, BearerTokenError};
 
 pub use kernel::{SoftnetCounts, UdpCounts, UdpSocketCounts};
 pub use query::{CounterQuery, CounterQueryError};
-pub use reader::{CounterReader, ServerCountsResult, ServerQueryFn};
+pub use reader::{CounterReader, ServerCountsResult, ServerQueryFn, check_interfaces};
 pub use remote::{RemoteSnapshotError, SnapshotLocation};
-pub use serve::respond;
+pub use serve::{confine, respond};
 pub use snapshot::{CounterSnapshot, InterfaceCounts, SCHEMA, ServerCounts, UnavailableCounter};
 pub use text::render_text;

@@ -39,6 +39,15 @@ pub struct CounterReader {
     query_servers: ServerQueryFn,
 }
 
+/// Verifies that all named interfaces exist, since a snapshot would silently lack missing ones.
+pub fn check_interfaces(names: &[String]) -> Result<(), NetlinkError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut netlink = Netlink::open()?;
+    names.iter().try_for_each(|name| netlink.link_by_name(name).map(drop))
+}
+
 impl CounterReader {
     /// Creates a reader of these interfaces (all if empty), of chronyd if this command socket
     /// exists, and of the servers that `query_servers` queries.

@@ -1,13 +1,24 @@
 //! Responses to requests for the counter snapshot. A client without the token learns nothing, not
 //! even which paths exist.
 
+use std::io;
+
 use horolog_http::{HttpRequest, HttpResponse};
+use horolog_sys::capability::Capability;
+use horolog_sys::sandbox;
 
 use crate::{BearerToken, CounterQuery, CounterSnapshot, render_text};
 
 /// Path of the snapshot in JSON.
 pub(crate) const JSON_PATH: &str = "/counters";
 const TEXT_PATH: &str = "/counters.txt";
+
+/// Drops all privileges but the one that a snapshot needs: access to the directory of chronyd's
+/// command socket. Threads that start later inherit that.
+pub fn confine() -> io::Result<()> {
+    sandbox::keep_capabilities(&[Capability::DacOverride])?;
+    sandbox::no_new_privileges()
+}
 
 /// Returns the response to `request`: the snapshot as JSON or text; status 401 without the token,
 /// 404 for another path, 400 for an invalid query. `read_snapshot` reads the snapshot that its

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::alarm_clock::SleepClock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -27,6 +28,13 @@ impl InstantTimescale {
             Self::Tai => SleepClock::Tai,
         }
     }
+}
+
+/// Returns the kernel's TAI minus UTC in seconds; `None` if it is not set.
+#[must_use]
+pub fn kernel_tai_minus_utc_s() -> Option<i32> {
+    let offset_s = kernel_clock().ok()?.tai_offset_s;
+    (offset_s != 0).then_some(offset_s)
 }
 
 /// Instant in UTC or TAI.

@@ -19,7 +19,7 @@ pub use background::{
     BackgroundError, BackgroundJob, BackgroundJobSpec, await_go_ahead, start_background,
 };
 pub use condition::{CheckResult, Condition, Endpoint, EndpointError, UdpEndpoint};
-pub use instant::{InstantTimescale, TimescaleInstant};
+pub use instant::{InstantTimescale, TimescaleInstant, kernel_tai_minus_utc_s};
 pub use poll_schedule::{Backoff, ConditionChange, ConditionCheckSchedule, ConditionState};
 pub use program::{ProgramSpec, status_of_error};
 pub use queue::{

@@ -6,6 +6,7 @@
 //! driver's path by the same decision. A relay is not an open amplifier: sources and destinations
 //! are restricted to lists, rates and fan-out have limits, loops end, and every refusal is counted.
 
+mod confine;
 pub mod control;
 mod counters;
 mod decide;
@@ -32,6 +33,7 @@ pub mod tree;
 mod worker;
 mod xdp;
 
+pub use confine::confine;
 pub use counters::{ChildCounters, ChildCounts, GroupCounters, GroupCounts};
 pub use decide::{LocalAddresses, PacketCopies, ReceivedPacket, decide};
 pub use engine::{CopySender, OutgoingCopy, SocketEngineKind};

@@ -16,9 +16,6 @@ use horolog_http::{HttpRequest, HttpResponder};
 use horolog_server::ServerStatus;
 use horolog_server::status::{self, StatusError};
 use horolog_source::CHRONYD_SOCKET;
-use horolog_sys::capability::Capability;
-use horolog_sys::netlink::Netlink;
-use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
 
 use crate::failure::CommandFailure;
@@ -74,7 +71,7 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     let status_socket = args.status_socket;
     let server_query: ServerQueryFn =
         Box::new(move |deadline| query_servers(status_socket.as_deref(), deadline));
-    check_interfaces(&args.interface)?;
+    horolog_counters::check_interfaces(&args.interface).map_err(CommandFailure::environment)?;
     let mut reader = CounterReader::new(args.interface, args.chronyd, server_query);
     let (Some(listen), Some(file)) = (args.listen, args.token_file) else {
         if !args.once {
@@ -98,9 +95,7 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     // Must precede the start of the HTTP thread, which inherits the signal mask.
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(CommandFailure::environment)?;
-    // The only capability needed: access to the directory of chronyd's command socket.
-    sandbox::keep_capabilities(&[Capability::DacOverride]).map_err(CommandFailure::environment)?;
-    sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
+    horolog_counters::confine().map_err(CommandFailure::environment)?;
     let reader = RefCell::new(reader);
     let read_snapshot = move |query: &CounterQuery| reader.borrow_mut().read_snapshot(query);
     let respond = move |request: &HttpRequest<'_>| {
@@ -117,17 +112,6 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
         }
     }
     Ok(())
-}
-
-/// Verifies that all named interfaces exist, since a snapshot would silently lack missing ones.
-fn check_interfaces(names: &[String]) -> Result<(), CommandFailure> {
-    if names.is_empty() {
-        return Ok(());
-    }
-    let mut netlink = Netlink::open().map_err(CommandFailure::environment)?;
-    names.iter().try_for_each(|name| {
-        netlink.link_by_name(name).map(drop).map_err(CommandFailure::environment)
-    })
 }
 
 /// Returns true unless the address is loopback, link-local or private (RFC 1918, RFC 4193), that is

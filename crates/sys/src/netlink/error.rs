@@ -100,6 +100,15 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
+    /// Returns the name of the interface if the error is that none has this name.
+    #[must_use]
+    pub fn missing_interface(&self) -> Option<&str> {
+        match self {
+            Self::NoSuchInterface(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Returns the Linux error number, if the error has one: of the kernel's refusal or of the
     /// socket, and `ENODEV` for a missing interface.
     #[must_use]

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use horolog_launch::{
-    BackgroundError, BackgroundJobSpec, ClaimedJobNumber, JobQueue, JobQueueError, Systemd,
-    SystemdError, TimescaleInstant, TransientTimer, start_background,
+    BackgroundError, BackgroundJobSpec, ClaimedJobNumber, InstantTimescale, JobQueue,
+    JobQueueError, Systemd, SystemdError, TimescaleInstant, TransientTimer, start_background,
 };
-use horolog_sys::alarm_clock::SleepClock;
 
 use super::{AtArgs, JobBackend, when};
 use crate::failure::CommandFailure;
@@ -107,7 +106,7 @@ fn start_systemd_job(
         &id,
         &TransientTimer {
             first,
-            now_ns: SleepClock::Realtime.now_ns(),
+            now_ns: InstantTimescale::Utc.clock().now_ns(),
             tai_minus_utc_ns: i64::from(args.start_time.tai_minus_utc_s()) * 1_000_000_000,
             description: &description,
             directory,

@@ -7,9 +7,7 @@ use clap::Args;
 use horolog_launch::notation::{
     InstantResolveError, PresentTime, TimeNotation, TimeNotationError, ZoneOrTimescale,
 };
-use horolog_launch::{InstantTimescale, TimescaleInstant};
-use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::alarm_clock::SleepClock;
+use horolog_launch::{InstantTimescale, TimescaleInstant, kernel_tai_minus_utc_s};
 use jiff::tz::TimeZone;
 
 use crate::failure::CommandFailure;
@@ -46,8 +44,7 @@ impl StartTimeArgs {
     /// Returns TAI minus UTC in seconds: the kernel's value, otherwise that of `--tai-offset`,
     /// otherwise 0.
     pub(super) fn tai_minus_utc_s(&self) -> i32 {
-        let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
-        if kernel_s == 0 { self.tai_offset.unwrap_or(0) } else { kernel_s }
+        kernel_tai_minus_utc_s().or(self.tai_offset).unwrap_or(0)
     }
 
     /// Returns the instant of the first start. It may be in the past if the commands are repeated
@@ -56,21 +53,19 @@ impl StartTimeArgs {
         &self,
         every: Option<Duration>,
     ) -> Result<TimescaleInstant, CommandFailure> {
-        let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
-        let utc_ns = SleepClock::Realtime.now_ns();
-        self.instant_at(utc_ns, local_zone()?, kernel_s, every)
+        let utc_ns = InstantTimescale::Utc.clock().now_ns();
+        self.instant_at(utc_ns, local_zone()?, kernel_tai_minus_utc_s(), every)
     }
 
     /// Returns the instant of the first start, resolved at the present time `utc_ns` (Unix time in
-    /// ns). `kernel_s` is the kernel's TAI minus UTC in seconds; 0: not set.
+    /// ns). `kernel_s` is the kernel's TAI minus UTC in seconds, if it is set.
     fn instant_at(
         &self,
         utc_ns: i64,
         zone: TimeZone,
-        kernel_s: i32,
+        kernel_s: Option<i32>,
         every: Option<Duration>,
     ) -> Result<TimescaleInstant, CommandFailure> {
-        let kernel_s = (kernel_s != 0).then_some(kernel_s);
         if let (Some(configured), Some(known)) = (self.tai_offset, kernel_s)
             && configured != known
         {
@@ -181,6 +176,7 @@ mod tests {
         every: Option<Duration>,
     ) -> Result<TimescaleInstant, CommandFailure> {
         let words = Words::try_parse_from([&["at"], words].concat()).unwrap();
+        let kernel_s = (kernel_s != 0).then_some(kernel_s);
         words.start_time.instant_at(NOW_S * SECOND_NS, TimeZone::UTC, kernel_s, every)
     }
 

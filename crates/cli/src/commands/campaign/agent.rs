@@ -5,16 +5,14 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use horolog_campaign::AgentName;
 use horolog_campaign::agent::{self, AgentCallbacks, AgentError, AgentOptions};
-use horolog_campaign::nats::BrokerOptions;
 use horolog_campaign::order::AgentCapabilities;
 use horolog_campaign::policy::AgentPolicy;
-use horolog_sys::netlink::Netlink;
 use sd_notify::NotifyState;
 
 use super::broker::BrokerArgs;
@@ -137,8 +135,11 @@ fn agent_options(
             )));
         }
     }
-    let addresses =
-        if args.addresses.is_empty() { reachable_addresses(&broker)? } else { args.addresses };
+    let addresses = if args.addresses.is_empty() {
+        agent::reachable_addresses(&broker).map_err(CommandFailure::environment)?
+    } else {
+        args.addresses
+    };
     Ok(AgentOptions {
         capabilities: AgentCapabilities {
             root: is_root(),
@@ -184,41 +185,6 @@ fn state_directory(name: &AgentName) -> Result<PathBuf, CommandFailure> {
     Ok(user.join("horolog/agents").join(name.as_str()))
 }
 
-/// Returns the addresses at which other hosts can reach this one: first the source address towards
-/// the NATS server, then all others that are neither loopback nor link-local.
-fn reachable_addresses(broker: &BrokerOptions) -> Result<Vec<IpAddr>, CommandFailure> {
-    let mut netlink = Netlink::open().map_err(CommandFailure::environment)?;
-    let all = netlink.addresses().map_err(CommandFailure::environment)?;
-    let all = all.into_iter().map(|entry| entry.prefix.address());
-    let mut best: Vec<_> =
-        broker.servers.iter().find_map(|server| source_address(server)).into_iter().collect();
-    for address in all {
-        let is_local = match address {
-            IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local(),
-            IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local(),
-        };
-        if !is_local && !best.contains(&address) {
-            best.push(address);
-        }
-    }
-    Ok(best)
-}
-
-/// Returns the source address that the kernel selects for packets to a NATS server; `None` if the
-/// server's name does not resolve or there is no route.
-fn source_address(server: &str) -> Option<IpAddr> {
-    let authority = server.split_once("://").map_or(server, |(_, authority)| authority);
-    let authority = authority.trim_end_matches('/');
-    let to = [authority.to_owned(), format!("{authority}:4222")]
-        .iter()
-        .find_map(|address| address.to_socket_addrs().ok()?.next())?;
-    let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    // Nothing is sent: the kernel only looks up the route.
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(to).ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,14 +196,5 @@ mod tests {
         for text in ["", "site", "=a", "a=b\n"] {
             assert!(parse_label(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn own_address_follows_from_the_route_to_a_server() {
-        let loopback = Some(IpAddr::from([127, 0, 0, 1]));
-        for server in ["nats://127.0.0.1:4222", "127.0.0.1", "tls://127.0.0.1:1/"] {
-            assert_eq!(source_address(server), loopback, "{server}");
-        }
-        assert_eq!(source_address("nats://"), None);
     }
 }

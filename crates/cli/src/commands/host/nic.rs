@@ -4,7 +4,6 @@
 
 use clap::Args;
 use horolog_probe::host::nic::inspect;
-use horolog_sys::netlink::NetlinkError;
 
 use crate::failure::{CommandFailure, check_findings};
 use crate::files::ResultFileArgs;
@@ -27,11 +26,10 @@ pub(crate) struct HostNicArgs {
 
 pub(super) fn run(args: &HostNicArgs) -> Result<(), CommandFailure> {
     let files = args.files.open()?;
-    let result = inspect(&args.interface, output::command_line()).map_err(|error| match error {
-        NetlinkError::NoSuchInterface(name) => {
-            CommandFailure::environment(format!("no interface '{name}'; 'ip link' lists them"))
-        }
-        error => CommandFailure::environment(error),
+    let result = inspect(&args.interface, output::command_line()).map_err(|error| {
+        let missing = error.missing_interface();
+        let hint = missing.map(|name| format!("no interface '{name}'; 'ip link' lists them"));
+        CommandFailure::environment(hint.unwrap_or_else(|| error.to_string()))
     })?;
     files.write(&result)?;
     check_findings(&result.findings)

@@ -18,8 +18,6 @@ use horolog_relay::{
     SocketEngineKind, XdpEngine, XdpEngineError, metrics, render_text, ring_drops_text,
 };
 use horolog_report::to_json;
-use horolog_sys::capability::Capability;
-use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use sd_notify::NotifyState;
 
@@ -227,12 +225,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
         args.load_engines()?;
     let send_interface = args.send_interface.as_deref().map(LocalSenderInterface::open);
     let send_interface = send_interface.transpose().map_err(CommandFailure::environment)?;
-    // CAP_NET_BIND_SERVICE is for low ports of groups added later, CAP_NET_ADMIN for large buffers
-    // and new interfaces, CAP_BPF for new children of the XDP engine.
-    let mut retained = vec![Capability::NetBindService, Capability::NetAdmin];
-    retained.extend(kernel.as_ref().map(|_| Capability::Bpf));
-    sandbox::keep_capabilities(&retained).map_err(CommandFailure::environment)?;
-    sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
+    horolog_relay::confine(kernel.is_some()).map_err(CommandFailure::environment)?;
     let relay = Relay::start_with_send_interface(&spec, engine, kernel, send_interface)
         .map_err(|error| args.located_error(error))?;
     let relay = Arc::new(relay);
