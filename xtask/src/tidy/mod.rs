@@ -19,6 +19,7 @@ mod privacy;
 mod source;
 mod speech;
 mod style;
+mod system_calls;
 mod test_items;
 mod unsafety;
 mod words;
@@ -75,12 +76,14 @@ pub(crate) fn run(listing: Listing) -> Result<bool> {
     // takes minutes.
     let fuzz = cargo::metadata(&root.join("fuzz/Cargo.toml"))?;
     let files = files::read_text_files(root)?;
-    let rules = CrateRules::parse(files::text_of(&files, "ARCHITECTURE.md")?)
+    let architecture = files::text_of(&files, "ARCHITECTURE.md")?;
+    let rules = CrateRules::parse(architecture)
         .context("cannot read the table of crates in ARCHITECTURE.md")?;
     let accepted = licences::accepted(files::text_of(&files, "deny.toml")?)?;
 
     let mut findings = dependencies::check(&rules, &product, root);
     findings.extend(unsafety::check(&rules, &files));
+    findings.extend(system_calls::check(architecture, &files)?);
     findings.extend(lints::check(&product, &files, root));
     findings.extend(style::check(&files));
     findings.extend(debug_text::check(&files));
