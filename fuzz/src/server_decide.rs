@@ -9,8 +9,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use horolog_fuzz::{RECEIVED, TRANSMIT, page};
+use horolog_fuzz::{RECEIVED, TRANSMIT};
 use horolog_server::{IgnoreReason, ReplyTimestampMode, RequestVerdict, decide};
+use horolog_source::ClockPage;
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::HEADER_LEN;
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let source = source(*head);
     // The table knows every origin whose highest bit is set.
     let known = |origin: NtpTimestamp| (origin.to_bits() >> 63 == 1).then_some(TRANSMIT);
-    let verdict = decide(request, source, &page(), RECEIVED, known);
+    let verdict = decide(request, source, &ClockPage::SAMPLE, RECEIVED, known);
     let RequestVerdict::Reply(decided) = verdict else { return };
     let header = decided.header_at(TRANSMIT);
 
@@ -40,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_ne!(source.port(), 0);
     assert!(!source.ip().is_multicast(), "reply to a group");
     assert!(!source.ip().is_unspecified(), "reply to the unspecified address");
-    let again = decide(&reply, source, &page(), RECEIVED, known);
+    let again = decide(&reply, source, &ClockPage::SAMPLE, RECEIVED, known);
     let expected =
         if reply[0] & 7 == 2 { IgnoreReason::ModePassive } else { IgnoreReason::ModeServer };
     assert_eq!(again, RequestVerdict::Ignore(expected));

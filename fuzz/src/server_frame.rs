@@ -3,12 +3,13 @@
 //! itself get no reply.
 #![no_main]
 
-use horolog_fuzz::{RECEIVED, TRANSMIT, page};
+use horolog_fuzz::{RECEIVED, TRANSMIT};
 use horolog_server::{
     AddressHashKey, Admission, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
     FrameVerdict, InterleavedTable, Limiter, LimitsConfig, ListenAddressSet, RequestLengthClass,
     as_transmit, decide_frame, may_be_interleaved,
 };
+use horolog_source::ClockPage;
 use horolog_sys::netlink::VlanId;
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::checksum::OnesComplementSum;
@@ -102,9 +103,9 @@ fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
         .with_stations(station.as_slice());
     let table = InterleavedTable::new(1, AddressHashKey([1, 2])).expect("a small table");
     table.store_timestamps([10, 0, 0, 9].into(), RECEIVED, TRANSMIT);
-    let page = page();
     let interleaved = FrameInterleavedHandling::Answer(&table);
-    let server = FrameDecisionInputs { listen: &listen, page: &page, limiter, interleaved };
+    let server =
+        FrameDecisionInputs { listen: &listen, page: &ClockPage::SAMPLE, limiter, interleaved };
     let arrival = FrameTimes { now: NOW, received: RECEIVED, transmit: TRANSMIT };
     decide_frame(frame, &server, &arrival)
 }

@@ -7,9 +7,10 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_server::{
-    AddressHashKey, ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
-    FrameVerdict, InterleavedTable, ListenAddressSet, SystemVariables, clock_update, decide_frame,
+    AddressHashKey, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict,
+    InterleavedTable, ListenAddressSet, clock_update, decide_frame,
 };
+use horolog_source::{ClockPage, SystemVariables};
 use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
 use horolog_wire::frame::UdpFrame;

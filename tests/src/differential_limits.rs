@@ -10,12 +10,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use horolog_server::decide_frame;
 use horolog_server::{
-    AddressHashKey, ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
-    FrameVerdict, InterleavedConfig, InterleavedTable, Limiter, LimitsConfig, ListenAddressSet,
-    as_transmit, responder_settings,
+    AddressHashKey, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict,
+    InterleavedConfig, InterleavedTable, Limiter, LimitsConfig, ListenAddressSet, as_transmit,
+    decide_frame, responder_settings,
 };
+use horolog_source::ClockPage;
 use horolog_sys::clock::ClockMonotonic;
 use horolog_time::{Clock, NtpTimestamp};
 use horolog_wire::ethernet::MacAddress;

@@ -11,9 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_server::{
-    AddressHashKey, ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes,
-    FrameVerdict, InterleavedTable, clock_update, decide_frame,
+    AddressHashKey, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict,
+    InterleavedTable, clock_update, decide_frame,
 };
+use horolog_source::ClockPage;
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::leap::{LeapKind, LeapSecond, LeapSecondRepresentation, Smear};
 use horolog_time::{Clock, Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};

@@ -33,7 +33,7 @@ pub use horolog_sys::message::TransmitTimestampSource;
 pub use interface_phc::{InterfacePhc, InterfacePhcError};
 pub use packet::{FrameSelection, PacketSocketDevice, PacketSocketError, PacketSocketOptions};
 pub use pcapng::{CaptureDirection, CapturedPacket, PcapngWriter};
-pub use phc_conversion::{CrossTimestamp, PhcConversion};
+pub use phc_conversion::{CrossTimestamp, PacketTimestampSource, PhcConversion, PhcConversions};
 pub use simulated::{SimulatedDevice, SimulatedLink};
 pub use udp::{DatagramEndpoints, FrameEndpoints, UdpDevice, UdpDeviceError, UdpDeviceOptions};
 pub use xsk::XskDevice;

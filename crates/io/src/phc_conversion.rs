@@ -1,7 +1,14 @@
 //! Conversion of PHC timestamps to the system's monotonic clock, which is never stepped, by a line
-//! through simultaneous readings of both clocks. No clock is read here.
+//! through simultaneous readings of both clocks; and the choice between the timestamps of a packet,
+//! of which those of a PHC are converted. No clock is read here.
 
-use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
+
+use crate::batch::{BatchPacket, HardwareTimestamp};
+use crate::interface_phc::InterfacePhc;
 
 /// Largest distance of a timestamp from the last reading of the clocks: if the comparing thread is
 /// stuck, timestamps must not be converted by an outdated rate.
@@ -66,6 +73,64 @@ impl PhcConversion {
     }
 }
 
+/// Conversions of PHC timestamps, by interface index; one thread publishes them and others read
+/// them.
+#[derive(Debug, Default)]
+pub struct PhcConversions(ArcSwap<Vec<(u32, PhcConversion)>>);
+
+impl PhcConversions {
+    /// Replaces the conversions by those of these PHCs.
+    pub fn publish(&self, compared: &[InterfacePhc]) {
+        let known = compared.iter().map(|one| (one.index(), one.conversion())).collect();
+        self.0.store(Arc::new(known));
+    }
+
+    /// Converts a hardware timestamp to the monotonic clock; `None` without a recent comparison of
+    /// its PHC.
+    #[must_use]
+    pub fn monotonic_of(&self, time: HardwareTimestamp) -> Option<Timestamp<Monotonic>> {
+        let known = self.0.load();
+        let (_, conversion) = known.iter().find(|(interface, _)| *interface == time.interface)?;
+        conversion.monotonic_of(time.ns)
+    }
+
+    /// Returns the best timestamp of a packet, and its source: the hardware timestamp if it can be
+    /// converted, otherwise the kernel's, which `of_kernel` converts. `None` without any timestamp.
+    #[must_use]
+    pub fn best_timestamp<A>(
+        &self,
+        packet: &BatchPacket<'_, A>,
+        of_kernel: impl FnOnce(Timestamp<Utc>) -> Timestamp<Monotonic>,
+    ) -> Option<(Timestamp<Monotonic>, PacketTimestampSource)> {
+        match packet.hardware.and_then(|time| self.monotonic_of(time)) {
+            Some(instant) => Some((instant, PacketTimestampSource::Hardware)),
+            None => packet
+                .received_at
+                .map(|instant| (of_kernel(instant), PacketTimestampSource::Kernel)),
+        }
+    }
+}
+
+/// Source of the timestamp of a packet: kernel or NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketTimestampSource {
+    /// Kernel, by the system clock.
+    Kernel,
+    /// NIC, by its PHC.
+    Hardware,
+}
+
+impl PacketTimestampSource {
+    /// Returns `kernel` or `hardware`, according to this source.
+    #[must_use]
+    pub fn choose<T>(self, kernel: T, hardware: T) -> T {
+        match self {
+            Self::Kernel => kernel,
+            Self::Hardware => hardware,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -126,6 +191,17 @@ mod tests {
         for ns in [95 * S, 105 * S, i64::MIN, i64::MAX] {
             assert_eq!(conversion.monotonic_of(ns), None);
         }
+    }
+
+    #[test]
+    fn a_timestamp_is_converted_by_its_own_interface() {
+        let monotonic = Timestamp::from_ns(1_000);
+        let at = |hardware_ns| PhcConversion::new(CrossTimestamp { hardware_ns, monotonic });
+        let conversions = PhcConversions(ArcSwap::from_pointee(vec![(3, at(50)), (7, at(90))]));
+        let time = |interface| conversions.monotonic_of(HardwareTimestamp { interface, ns: 90 });
+        assert_eq!(time(3), Some(Timestamp::from_ns(1_040)));
+        assert_eq!(time(7), Some(Timestamp::from_ns(1_000)));
+        assert_eq!(time(4), None);
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use std::thread::Thread;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
+use horolog_source::ClockPageSink;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::affinity::{RealTimeSchedulingOutcome, try_real_time};
 use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
@@ -18,7 +19,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::ServerConfig;
 use crate::config::PAGE_UPDATE_INTERVAL;
-use crate::page::ClockPageSink;
 use crate::page_builder::{ClockPageBuilder, SystemClockReading};
 use crate::periodic::PeriodicThread;
 use crate::sources::SharedSourceState;
@@ -177,9 +177,10 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use horolog_source::{ClockPages, shared_pages};
+
     use super::*;
-    use crate::page;
-    use crate::{ClockPages, ClockTrust, ServerConfig};
+    use crate::{ClockTrust, ServerConfig};
 
     struct Refusing;
 
@@ -194,7 +195,7 @@ mod tests {
         let config = ServerConfig { trust: ClockTrust::Local, ..ServerConfig::default() };
         let first = read_clocks();
         let mut renewal = ClockPageBuilder::new(&config, -25, &first);
-        let (writer, reader) = page::shared_pages(&renewal.pages(&first));
+        let (writer, reader) = shared_pages(&renewal.pages(&first));
         let before = reader.read();
         let clock =
             ClockThread::start(renewal, Arc::default(), vec![Box::new(Refusing), Box::new(writer)])

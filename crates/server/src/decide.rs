@@ -4,11 +4,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use horolog_source::ClockPage;
 use horolog_time::{NtpShort, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator, PORT};
 
 use crate::interleaved::{as_receive, as_transmit, may_be_interleaved};
-use crate::{ClockPage, DropReason, KissCode};
+use crate::{DropReason, KissCode};
 
 /// Versions of NTP with the header layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;

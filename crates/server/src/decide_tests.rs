@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::page::tests::page;
 
 const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
 
@@ -21,7 +20,7 @@ fn packet(version: u8, mode: u8, len: usize) -> Vec<u8> {
 }
 
 fn judge(bytes: &[u8], source: SocketAddr) -> RequestVerdict {
-    decide(bytes, source, &page(), RECEIVED, |_| None)
+    decide(bytes, source, &ClockPage::SAMPLE, RECEIVED, |_| None)
 }
 
 #[test]
@@ -33,11 +32,14 @@ fn a_request_of_each_version_is_answered_in_that_version() {
         assert_eq!(reply.kind, ReplyTimestampMode::Basic);
         let reply = reply.header;
         assert_eq!((reply.version, reply.mode), (version, AssociationMode::Server));
-        assert_eq!((reply.leap, reply.stratum, reply.poll), (page().variables.leap, 1, 10));
+        assert_eq!(
+            (reply.leap, reply.stratum, reply.poll),
+            (ClockPage::SAMPLE.variables.leap, 1, 10)
+        );
         assert_eq!((reply.precision, &reply.reference_id), (-25, b"PPS\0"));
-        assert_eq!(reply.root_delay, page().variables.root_delay);
-        assert_eq!(reply.root_dispersion, page().variables.root_dispersion);
-        assert_eq!(reply.reference, page().variables.reference);
+        assert_eq!(reply.root_delay, ClockPage::SAMPLE.variables.root_delay);
+        assert_eq!(reply.root_dispersion, ClockPage::SAMPLE.variables.root_dispersion);
+        assert_eq!(reply.reference, ClockPage::SAMPLE.variables.reference);
         assert_eq!(reply.origin.to_bits(), 0x0102_0304_0506_0708);
         assert_eq!((reply.receive, reply.transmit), (RECEIVED, NtpTimestamp::UNKNOWN));
     }
@@ -101,7 +103,7 @@ fn symmetric_active_mode_is_never_interleaved() {
     let mut request = interleaved(before, 21, 22);
     request[0] = 0xe1;
     let known = |_| -> Option<NtpTimestamp> { panic!("looked up") };
-    let verdict = decide(&request, client(), &page(), RECEIVED, known);
+    let verdict = decide(&request, client(), &ClockPage::SAMPLE, RECEIVED, known);
     let RequestVerdict::Reply(reply) = verdict else { panic!("ignored") };
     assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyTimestampMode::Basic, 22));
 }
@@ -174,7 +176,7 @@ fn an_interleaved_reply_has_the_transmit_time_of_the_previous_one() {
     let (before, left) = (0xe000_0000_1111_1112, NtpTimestamp::from_bits(0xe000_0000_1111_9999));
     let exchange = |request: &[u8]| {
         let known = |origin: NtpTimestamp| (origin.to_bits() == before).then_some(left);
-        match decide(request, client(), &page(), RECEIVED, known) {
+        match decide(request, client(), &ClockPage::SAMPLE, RECEIVED, known) {
             RequestVerdict::Reply(reply) => reply,
             RequestVerdict::Ignore(reason) => panic!("ignored: {reason:?}"),
         }
@@ -209,7 +211,7 @@ fn rfc_9769_figure_1() {
         let (of, left) = stored.get();
         let known = |origin: NtpTimestamp| (origin.to_bits() == of).then_some(left);
         let received = NtpTimestamp::from_bits(received);
-        let verdict = decide(&request, client(), &page(), received, known);
+        let verdict = decide(&request, client(), &ClockPage::SAMPLE, received, known);
         let RequestVerdict::Reply(reply) = verdict else { panic!("ignored") };
         let header = reply.header_at(NtpTimestamp::from_bits(leaves));
         if reply.kind.needs_timestamps_stored() {
@@ -226,7 +228,7 @@ fn rfc_9769_figure_1() {
 #[test]
 fn receive_timestamps_are_even_and_transmit_timestamps_odd() {
     let odd = NtpTimestamp::from_bits(RECEIVED.to_bits() | 1);
-    let verdict = decide(&packet(4, 3, 48), client(), &page(), odd, |_| None);
+    let verdict = decide(&packet(4, 3, 48), client(), &ClockPage::SAMPLE, odd, |_| None);
     let RequestVerdict::Reply(reply) = verdict else { panic!("ignored") };
     let header = reply.header_at(RECEIVED);
     assert_eq!((header.receive, header.transmit), (RECEIVED, odd));
@@ -242,7 +244,7 @@ proptest! {
                                           source in any_source(), received: u64, known: bool) {
         let received = NtpTimestamp::from_bits(received);
         let known = |origin| known.then_some(origin);
-        if let RequestVerdict::Reply(reply) = decide(&bytes, source, &page(), received, known) {
+        if let RequestVerdict::Reply(reply) = decide(&bytes, source, &ClockPage::SAMPLE, received, known) {
             prop_assert!(bytes.len() >= HEADER_LEN, "a reply longer than its request");
             let echoed = if reply.kind == ReplyTimestampMode::Interleaved { 32..40 } else { 40..48 };
             let reply = reply.header_at(received);

@@ -5,13 +5,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use horolog_source::ClockPage;
 use horolog_time::{Monotonic, NtpTimestamp, Timestamp};
 use horolog_wire::frame::{UdpFrame, UdpFrameBuilder};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::{
-    Admission, ClockPage, InterleavedTable, Limiter, ListenAddressSet, PreparedReply,
-    RequestLengthClass, RequestVerdict, as_transmit, decide, may_be_interleaved,
+    Admission, InterleavedTable, Limiter, ListenAddressSet, PreparedReply, RequestLengthClass,
+    RequestVerdict, as_transmit, decide, may_be_interleaved,
 };
 
 /// Verdict of the XDP engine on a frame.

@@ -10,7 +10,6 @@ use horolog_wire::ntp::{AssociationMode, Header};
 use proptest::prelude::*;
 
 use super::*;
-use crate::page::tests::page;
 use crate::{AddressHashKey, LimitsConfig};
 
 const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
@@ -41,7 +40,7 @@ fn judge_with(
     limiter: Option<&Limiter>,
     interleaved: FrameInterleavedHandling<'_>,
 ) -> FrameVerdict {
-    let (listen, page) = (listen(), page());
+    let (listen, page) = (listen(), ClockPage::SAMPLE);
     let server = FrameDecisionInputs { listen: &listen, page: &page, limiter, interleaved };
     let now = Timestamp::from_ns(100_000_000_000);
     decide_frame(frame, &server, &FrameTimes { now, received: RECEIVED, transmit: TRANSMIT })

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_source::PlausibilityRuleParameters;
+use horolog_source::{ClockPageReader, PlausibilityRuleParameters};
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::explain::explain;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
-use crate::page::ClockPageReader;
 use crate::periodic::PeriodicThread;
 use crate::sources::{SharedSourceState, SourceSelectionOutcome};
 use crate::{PlausibilityConfig, StartError};

@@ -27,7 +27,6 @@ mod listen;
 mod listeners;
 mod metrics;
 mod nts_ke;
-mod page;
 mod page_builder;
 mod periodic;
 mod preferred_sockets;
@@ -82,10 +81,6 @@ pub use listen::ListenAddressSet;
 pub use listeners::WorkerStatus;
 pub use metrics::{MetricsError, metric_names};
 pub use nts_ke::NtsKeStatus;
-pub use page::{
-    ClockPage, ClockPageReader, ClockPageSink, ClockPageWriter, ClockPages, SystemVariables,
-    shared_pages,
-};
 pub use ptp::{
     AnnouncedClock as PtpAnnounced, PortState as PtpPortState, PtpConfig, PtpConfigError,
     PtpPortStatus, PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,

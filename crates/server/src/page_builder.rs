@@ -1,7 +1,7 @@
 //! Builder of the clock pages from readings of the system's clocks. Pure, so that tests can let
 //! clocks step, drift, lose synchronisation and pass leap seconds.
 
-use horolog_source::{JumpGuard, ServerLeapSeconds};
+use horolog_source::{ClockPage, ClockPages, JumpGuard, ServerLeapSeconds, SystemVariables};
 use horolog_sys::adjtimex::KernelClockStatus;
 use horolog_sys::clock::ClockOffset;
 use horolog_time::leap::{LeapKind, LeapListValidity, Smear, SmearReading};
@@ -16,7 +16,7 @@ use crate::leap_notice::LeapNotice;
 use crate::leap_transition::{LeapInputs, LeapOutputs, LeapTransitionTracker};
 use crate::sources::SourceSelectionOutcome;
 use crate::tai::{TaiInputs, TaiOffsetTracker};
-use crate::{ClockPage, ClockPages, ClockTrust, ServerConfig, SystemVariables};
+use crate::{ClockTrust, ServerConfig};
 
 mod source_input;
 

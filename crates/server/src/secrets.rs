@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use horolog_nts::mac::{KeyFile, KeyTable, UnusedKeyFileLines};
 use horolog_nts::{CookieKeys, CookieMasterSecret, CookieMasterSecretError, PAST_PERIODS_DEFAULT};
+use horolog_source::{ClockPageSink, ClockPages};
 use horolog_sys::clock::ClockRealtime;
 use horolog_sys::private_file::{self, PrivateFileError};
 use horolog_time::{Clock, Timestamp};
@@ -16,7 +17,6 @@ use zeroize::Zeroizing;
 
 use crate::NtsConfig;
 use crate::authenticate::Secrets;
-use crate::page::{ClockPageSink, ClockPages};
 
 /// Maximum length of a file, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -176,20 +176,20 @@ impl ClockPageSink for CookieKeyRotator {
 mod tests {
     use std::time::Duration;
 
+    use horolog_source::ClockPage;
     use horolog_time::{NtpTimestamp, Span};
 
     use super::*;
-    use crate::page::tests::{both, page};
 
     const DAY: i64 = 86_400;
 
     /// A page by which it is this day, and the number of the period of the keys after it.
     fn period_after(renewal: &mut CookieKeyRotator, day: i64, leap: LeapIndicator) -> u64 {
         let utc = Timestamp::from_timespec(day * DAY, 0);
-        let mut page = page();
+        let mut page = ClockPage::SAMPLE;
         page.timebase.ntp_at_anchor = NtpTimestamp::from_utc(utc);
         page.variables.leap = leap;
-        renewal.publish(&both(page)).unwrap();
+        renewal.publish(&ClockPages { stepped: page, smeared: page }).unwrap();
         renewal.keys.load().period()
     }
 
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_time_that_is_wrong_on_purpose_does_not_move_the_keys() {
         let mut renewal = renewal(true);
-        let system = page().realtime_minus_monotonic + Span::from_ns(100_000_000_000);
+        let system = ClockPage::SAMPLE.realtime_minus_monotonic + Span::from_ns(100_000_000_000);
         let day = (system.as_ns() / 1_000_000_000 / DAY) as u64;
         assert_eq!(period_after(&mut renewal, 30_000, LeapIndicator::None), day);
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use horolog_http::HttpResponder;
 use horolog_ke::NtsKeServer;
-use horolog_source::RunningCalibration;
+use horolog_source::{ClockPageReader, ClockPageSink, RunningCalibration, shared_pages};
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::{Clock, Span, measure_precision};
@@ -22,7 +22,6 @@ use crate::host_time::{PlausibilityAtStart, TimeSaveThread};
 use crate::leap_notice::describe_leap;
 use crate::listeners::{Listeners, ListenersReloader, OpenListeners};
 use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
-use crate::page::{self, ClockPageReader, ClockPageSink};
 use crate::page_builder::ClockPageBuilder;
 use crate::ptp::{OpenPtpPorts, PtpThreads};
 use crate::reload::{ReloadError, ReloadManager, ReloadOutcome, Reloader, ReplyValuesReloader};
@@ -216,7 +215,7 @@ impl Server {
                 .with_leap_file(leap_file.clone())
                 .with_plausibility(host.plausibility_rules);
         let (writer, page) =
-            page::shared_pages(&page_builder.update_from_sources(sources.shared()).pages(&first));
+            shared_pages(&page_builder.update_from_sources(sources.shared()).pages(&first));
         sinks.push(Box::new(writer));
         let clock = ClockThread::start(page_builder, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;

@@ -10,21 +10,21 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use horolog_io::{Batch, BatchDevice, BatchPacket, DatagramEndpoints};
+use horolog_io::{
+    Batch, BatchDevice, BatchPacket, DatagramEndpoints, PacketTimestampSource, PhcConversions,
+};
 use horolog_nts::{BATCH, BatchKeyBuffer, NonceStream};
+use horolog_source::{ClockPage, ClockPageReader};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::authenticate::{
     BatchAuthenticationResults, BatchSecrets, RequestAuthentication, Secrets,
 };
-use crate::hardware::{PhcConversions, TimestampSource};
-use crate::page::ClockPageReader;
 use crate::transmitted_reply::TransmittedReplyKey;
 use crate::{
-    Admission, ClockPage, IgnoreReason, InterleavedTable, Limiter, PreparedReply,
-    ReplyTimestampMode, RequestLengthClass, RequestVerdict, SocketEngineCounts, WorkerCounters,
-    decide,
+    Admission, IgnoreReason, InterleavedTable, Limiter, PreparedReply, ReplyTimestampMode,
+    RequestLengthClass, RequestVerdict, SocketEngineCounts, WorkerCounters, decide,
 };
 
 /// Longest wait for a batch, after which a stop request is noticed.
@@ -335,7 +335,8 @@ fn correct_stored_timestamp(
     context: &WorkerContext,
     counts: &mut SocketEngineCounts,
 ) {
-    let timestamp = context.hardware.best_timestamp(packet, page, now);
+    let timestamp =
+        context.hardware.best_timestamp(packet, |instant| page.monotonic_of(instant, now));
     let (Some(looped), Some((transmitted_at, by))) =
         (TransmittedReplyKey::parse(packet.bytes), timestamp)
     else {
@@ -381,10 +382,11 @@ fn decide_request(
     if request.truncated {
         return WorkerDecision::Ignore(IgnoreReason::Length);
     }
-    let timestamp = || context.hardware.best_timestamp(request, page, now);
+    let timestamp =
+        || context.hardware.best_timestamp(request, |instant| page.monotonic_of(instant, now));
     let received = match request
         .received_monotonic
-        .map(|instant| (instant, TimestampSource::Kernel))
+        .map(|instant| (instant, PacketTimestampSource::Kernel))
         .or_else(timestamp)
     {
         Some((instant, by)) => {

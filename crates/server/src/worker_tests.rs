@@ -2,16 +2,13 @@
 
 use std::collections::VecDeque;
 
+use horolog_source::{ClockPages, shared_pages};
 use horolog_time::{SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_wire::ntp::{AssociationMode, Header};
 
 use super::*;
-use crate::page::{
-    self,
-    tests::{both, page},
-};
 use crate::response_time::BOUNDS_NS;
 use crate::{AddressHashKey, LimitsConfig, as_transmit};
 
@@ -106,7 +103,8 @@ fn request(version: u8) -> Vec<u8> {
 fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
     let incoming = packets.iter().map(|bytes| (client(), bytes.clone())).collect();
     let device = Queue { incoming, room: 32, ..Queue::default() };
-    let (_, page) = page::shared_pages(&both(page()));
+    let (_, page) =
+        shared_pages(&ClockPages { stepped: ClockPage::SAMPLE, smeared: ClockPage::SAMPLE });
     let stop = Arc::new(AtomicBool::new(false));
     let surroundings = WorkerContext {
         page,
@@ -136,7 +134,7 @@ fn a_batch_is_answered_and_counted() {
         let (reply, rest) = Header::parse(bytes).unwrap();
         assert!(rest.is_empty() && *address == client());
         assert_eq!((reply.mode, reply.version), (AssociationMode::Server, version));
-        let since_anchor = reply.transmit.since(page().timebase.ntp_at_anchor);
+        let since_anchor = reply.transmit.since(ClockPage::SAMPLE.timebase.ntp_at_anchor);
         assert_eq!(since_anchor, Span::from_ms(500));
         assert_eq!(as_transmit(reply.receive), reply.transmit);
     }
@@ -222,7 +220,8 @@ fn the_kernel_timestamp_is_t2() {
     // The second one lies before the anchor, as happens whenever a page was just renewed.
     for (ns, since_anchor) in [(100_499_000_000, 499), (99_900_000_000, -100)] {
         let reply = judge_received(at(ns)).expect("a reply");
-        let off = reply.receive.since(page().timebase.ntp_at_anchor) - Span::from_ms(since_anchor);
+        let off = reply.receive.since(ClockPage::SAMPLE.timebase.ntp_at_anchor)
+            - Span::from_ms(since_anchor);
         assert!(off.as_ns().abs() <= 1, "{reply:?}");
     }
 }
@@ -282,7 +281,7 @@ fn an_interleaved_reply_has_the_transmit_time_of_the_previous_one() {
     let (third, turn) = exchange_with_late_timestamp(&mut worker, second, Span::from_ms(3));
     assert_eq!((turn.interleaved, turn.transmit_kernel_timestamps), (0, 1));
     let (fourth, _) = exchange_again(&mut worker, Some(third));
-    let left = fourth.transmit.since(page().timebase.ntp_at_anchor);
+    let left = fourth.transmit.since(ClockPage::SAMPLE.timebase.ntp_at_anchor);
     assert_eq!(left, Span::from_ms(533));
     // A reply that nothing is remembered of is a basic one.
     let (other, turn) = exchange_again(&mut worker, Some(second));
@@ -320,7 +319,8 @@ fn transmit_timestamps_outside_the_exchange_are_rejected() {
         assert_eq!(turn.transmit_kernel_timestamps, u64::from(is_possible), "{after:?}");
         let (third, turn) = exchange_again(&mut worker, Some(second));
         assert_eq!(turn.interleaved, 1);
-        let left = third.transmit.since(page().timebase.ntp_at_anchor) - Span::from_ms(320);
+        let left =
+            third.transmit.since(ClockPage::SAMPLE.timebase.ntp_at_anchor) - Span::from_ms(320);
         let expected = if is_possible { after } else { Span::ZERO };
         assert!((left - expected).as_ns().abs() <= 1, "{after:?}: {left:?}");
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use horolog_io::XskDevice;
+use horolog_source::{ClockPage, ClockPageSink, ClockPages};
 use horolog_sys::ethtool;
 use horolog_sys::explain::explain;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
@@ -21,7 +22,6 @@ use horolog_xdp::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::page::{ClockPage, ClockPageSink, ClockPages};
 use crate::{
     AddressHashKey, EngineSelection, InterleavedEngineSelection, ListenAddressSet, ServerConfig,
     XdpTransmitMethod, responder_settings,

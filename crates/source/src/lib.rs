@@ -1,8 +1,10 @@
 //! Time sources: estimates from other daemons and from devices, behind one trait, and source
-//! selection. Only the module `control` sets a clock.
+//! selection; and the clock page, by which servers read the time made of them. Only the module
+//! `control` sets a clock.
 
 mod calibration;
 mod chronyd_socket;
+mod clock_page;
 mod control;
 mod filter;
 mod gnss;
@@ -27,6 +29,10 @@ pub use calibration::{
     PreparedCalibration, RunningCalibration, SentenceInput,
 };
 pub use chronyd_socket::ChronydSocket;
+pub use clock_page::{
+    ClockPage, ClockPageReader, ClockPageSink, ClockPageWriter, ClockPages, SystemVariables,
+    shared_pages,
+};
 pub use control::{
     ClockSteering, ClockSteeringError, ForeignSteeringProcess, SteerableClock, SystemClock,
     find_steerer,

@@ -2,8 +2,8 @@
 //! variables, or an unsynchronised page if no source is usable or the time has jumped.
 
 use horolog_source::{
-    JumpGuard, JumpVerdict, PlausibilityRuleParameters, ServerLeapSeconds, SourceEstimate,
-    TimeClaim, UNDISCIPLINED_REFERENCE_ID,
+    ClockPage, JumpGuard, JumpVerdict, PlausibilityRuleParameters, ServerLeapSeconds,
+    SourceEstimate, SystemVariables, TimeClaim, UNDISCIPLINED_REFERENCE_ID,
 };
 use horolog_sys::clock::ClockMonotonic;
 use horolog_time::leap::{Date, LeapListValidity, LeapSecond};
@@ -15,7 +15,6 @@ use crate::config::SystemLeapBehaviour;
 use crate::leap_file::LeapFile;
 use crate::leap_transition::LeapOutputs;
 use crate::sources::{SharedSourceState, SourceSelectionOutcome};
-use crate::{ClockPage, SystemVariables};
 
 /// Time after a leap second for which a source's leap indicator may still be that of before:
 /// sources are polled once a second, and a report is valid for 8 s.
@@ -258,12 +257,12 @@ fn notice(judgement: JumpVerdict, utc: Timestamp<Utc>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_source::Slew;
+    use horolog_source::{ClockPage, Slew};
     use horolog_sys::clock::ClockOffset;
     use horolog_time::NS_PER_S;
 
     use super::*;
-    use crate::{ClockPage, ClockTrust, ServerConfig};
+    use crate::{ClockTrust, ServerConfig};
 
     const OFFSET_NS: i64 = 1_700_000_000 * NS_PER_S;
 

@@ -5,12 +5,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_io::{PacketSocketError, UdpDeviceError};
+use horolog_io::{PacketSocketError, PacketTimestampSource, UdpDeviceError};
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::PtpTimestamp;
 
 use super::served::ServedTime;
-use crate::hardware::TimestampSource;
 use crate::ptp::{PtpAddress, PtpDestination};
 
 /// Received PTP message with its addresses and receive time.
@@ -28,14 +27,14 @@ pub(super) struct IncomingPtpMessage<'a> {
     /// True if the message was received as an event message: at the event port, or by its type.
     pub(super) event: bool,
     /// Receive time and its timestamp source; `None` if unknown.
-    pub(super) timestamp: Option<(PtpTimestamp, TimestampSource)>,
+    pub(super) timestamp: Option<(PtpTimestamp, PacketTimestampSource)>,
 }
 
 /// Sent message that the kernel looped back with its transmit time.
 pub(super) struct TransmittedPtpMessage<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) to: PtpDestination,
-    pub(super) timestamp: (PtpTimestamp, TimestampSource),
+    pub(super) timestamp: (PtpTimestamp, PacketTimestampSource),
 }
 
 /// Sockets of one PTP port, by which its thread receives and sends messages.

@@ -13,12 +13,12 @@ mod udp;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use horolog_io::PhcConversions;
+use horolog_source::ClockPageReader;
 use horolog_sys::netlink::{Netlink, NetlinkError};
 use horolog_wire::ethernet::MacAddress;
 
 use crate::ServerConfig;
-use crate::hardware::PhcConversions;
-use crate::page::ClockPageReader;
 use crate::ptp::{ClockSettings, PortSettings, PtpConfig, PtpPortTransport};
 use crate::xdp::XdpEngine;
 use ethernet::PtpEthernetSocket;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use horolog_io::{BatchPacket, HardwareTimestamp};
+use horolog_io::{BatchPacket, HardwareTimestamp, PacketTimestampSource, PhcConversions};
+use horolog_source::ClockPage;
 use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 use horolog_wire::ptp::{PtpFlags, PtpTimestamp};
 
-use crate::ClockPage;
-use crate::hardware::{PhcConversions, TimestampSource};
 use crate::ptp::{PtpClockProperties, accuracy};
 
 /// Seconds from the epoch of NTP to that of PTP, modulo 2^32 (RFC 5905, section 6: 1900; IEEE
@@ -80,8 +79,10 @@ impl ServedTime<'_> {
         &self,
         packet: &BatchPacket<'_, A>,
         now: Timestamp<Monotonic>,
-    ) -> Option<(PtpTimestamp, TimestampSource)> {
-        let (instant, by) = self.conversions.best_timestamp(packet, self.page, now)?;
+    ) -> Option<(PtpTimestamp, PacketTimestampSource)> {
+        let (instant, by) = self
+            .conversions
+            .best_timestamp(packet, |instant| self.page.monotonic_of(instant, now))?;
         let age = now - instant;
         let is_plausible = age >= -CLOCK_READ_SKEW && age <= AGE_MAX;
         self.ptp_time_at(instant).filter(|_| is_plausible).map(|at| (at, by))
@@ -190,12 +191,11 @@ fn to_ptp(ntp: NtpTimestamp) -> PtpTimestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::tests::page;
 
     const NOW: Timestamp<Monotonic> = Timestamp::from_ns(100_200_000_000);
 
     fn state(change: impl FnOnce(&mut ClockPage)) -> PtpClockProperties {
-        let mut page = page();
+        let mut page = ClockPage::SAMPLE;
         page.variables.reference = page.timebase.ntp_at_anchor;
         change(&mut page);
         ServedTime { page: &page, conversions: &Arc::default(), clock_class: None }.clock_state(NOW)
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_time_is_tai_and_goes_on_through_a_leap() {
-        let mut page = page();
+        let mut page = ClockPage::SAMPLE;
         let before = ptp_time_of_page(&page, NOW).unwrap();
         let utc = page.timebase.ntp_at(NOW).unwrap().to_utc(Timestamp::from_ns(0));
         assert_eq!(i128::from(before.seconds()), i128::from(utc.to_timespec().0) + 37);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use horolog_io::PacketTimestampSource;
 use horolog_source::NamedCounts;
 use horolog_time::Span;
 use horolog_wire::ptp::{MessageType, PortIdentity, PtpFlags};
 use serde::{Deserialize, Serialize};
 
 use super::served::source_name;
-use crate::hardware::TimestampSource;
 use crate::ptp::clock_state::accuracy_bound;
 use crate::ptp::{
     ClockPortStatus, ClockSettings, ForeignMasterRecord, PortSettings, PortState,
@@ -153,7 +153,7 @@ pub(super) struct PtpTimestampCounts {
 }
 
 impl PtpTimestampCounts {
-    pub(super) fn count(&mut self, by: TimestampSource) {
+    pub(super) fn count(&mut self, by: PacketTimestampSource) {
         *by.choose(&mut self.kernel, &mut self.hardware) += 1;
     }
 }

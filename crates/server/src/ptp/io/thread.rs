@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use horolog_io::PhcConversions;
+use horolog_source::{ClockPage, ClockPageReader};
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::{InterfaceAddress, Netlink};
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp};
@@ -18,8 +20,6 @@ use super::link::{IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets};
 use super::precedence::RealTimeThrottle;
 use super::served::ServedTime;
 use super::status::{PtpPortStatusInputs, PtpStatus, PtpTimestampCounts, SharedPortStatus};
-use crate::hardware::PhcConversions;
-use crate::page::{ClockPage, ClockPageReader};
 use crate::ptp::{
     ClockPort, ClockSettings, Outbox, PortSettings, PtpAddress, PtpClockProperties, PtpDestination,
     PtpRefusal, ReceivedPtpMessage,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use horolog_time::leap::LeapSecondRepresentation;
-use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
+use horolog_time::{
+    Monotonic, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc,
+};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
 /// System variables of every reply (RFC 5905, sections 7.3 and 11.1).
@@ -32,6 +34,7 @@ pub struct SystemVariables {
 impl SystemVariables {
     /// Returns the stratum for a packet: 0 if unsynchronised (RFC 5905, section 7.3).
     #[must_use]
+    #[inline]
     pub const fn packet_stratum(&self) -> u8 {
         if self.stratum < STRATUM_UNSYNCHRONISED { self.stratum } else { 0 }
     }
@@ -63,6 +66,34 @@ pub struct ClockPage {
 }
 
 impl ClockPage {
+    /// Page of a synchronised server of stratum 1, valid until the monotonic clock shows 101 s, for
+    /// tests.
+    pub const SAMPLE: Self = Self {
+        variables: SystemVariables {
+            leap: LeapIndicator::None,
+            stratum: 1,
+            precision: -25,
+            root_delay: NtpShort::from_bits(0x10),
+            root_dispersion: NtpShort::from_bits(0x20),
+            reference_id: *b"PPS\0",
+            reference: NtpTimestamp::from_bits(0xe000_0000_0000_0000),
+        },
+        timebase: Timebase {
+            anchor: Timestamp::from_ns(100_000_000_000),
+            ntp_at_anchor: NtpTimestamp::from_bits(0xe000_0000_1000_0000),
+            rate: NOMINAL_RATE,
+            expires: Timestamp::from_ns(101_000_000_000),
+            step_at: NO_STEP,
+            step: 0,
+        },
+        realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
+        realtime_step: Span::ZERO,
+        tai_minus_utc_s: Some(37),
+        root_distance: Span::ZERO,
+        root_distance_recent_max: Span::ZERO,
+        leap_after: LeapIndicator::None,
+    };
+
     /// Converts a kernel receive timestamp that was read by `now` to monotonic time.
     ///
     /// If the kernel may have stepped its clock in between, two instants a second apart are
@@ -70,6 +101,7 @@ impl ClockPage {
     /// that waited less than a second; for any other it may be a second late but never early, so
     /// that a client sees network delay instead.
     #[must_use]
+    #[inline]
     pub fn monotonic_of(
         &self,
         instant: Timestamp<Utc>,
@@ -85,6 +117,7 @@ impl ClockPage {
 
     /// Returns the page for a reply at `now`, with the leap indicator that applies then.
     #[must_use]
+    #[inline]
     pub fn for_reply_at(mut self, now: Timestamp<Monotonic>) -> Self {
         if now >= self.timebase.step_at {
             self.variables.leap = self.leap_after;
@@ -249,6 +282,7 @@ impl ClockPageReader {
 
     /// Returns the current page. It retries only if pages are published during the read.
     #[must_use]
+    #[inline]
     pub fn read(&self) -> ClockPage {
         loop {
             let before = self.shared.published.load(Ordering::Acquire);
@@ -263,49 +297,14 @@ impl ClockPageReader {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::sync::atomic::AtomicBool;
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use horolog_time::{NO_STEP, NOMINAL_RATE};
     use proptest::prelude::*;
 
     use super::*;
-
-    /// A page of a synchronised stratum 1 server, good from 99 s to 101 s.
-    pub(crate) fn page() -> ClockPage {
-        ClockPage {
-            variables: SystemVariables {
-                leap: LeapIndicator::None,
-                stratum: 1,
-                precision: -25,
-                root_delay: NtpShort::from_bits(0x10),
-                root_dispersion: NtpShort::from_bits(0x20),
-                reference_id: *b"PPS\0",
-                reference: NtpTimestamp::from_bits(0xe000_0000_0000_0000),
-            },
-            timebase: Timebase {
-                anchor: Timestamp::from_ns(100_000_000_000),
-                ntp_at_anchor: NtpTimestamp::from_bits(0xe000_0000_1000_0000),
-                rate: NOMINAL_RATE,
-                expires: Timestamp::from_ns(101_000_000_000),
-                step_at: NO_STEP,
-                step: 0,
-            },
-            realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
-            realtime_step: Span::ZERO,
-            tai_minus_utc_s: Some(37),
-            root_distance: Span::ZERO,
-            root_distance_recent_max: Span::ZERO,
-            leap_after: LeapIndicator::None,
-        }
-    }
-
-    /// The same page on both timelines.
-    pub(crate) fn both(page: ClockPage) -> ClockPages {
-        ClockPages { stepped: page, smeared: page }
-    }
 
     /// A page whose every field follows from `n`, so that a mix of two is recognised.
     fn numbered(n: u64) -> ClockPage {
@@ -376,7 +375,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_receive_timestamp_is_taken_to_the_monotonic_scale() {
-        let page = page();
+        let page = ClockPage::SAMPLE;
         let wire = Timestamp::from_ns(1_700_000_100_500_000_000);
         let now = Timestamp::from_ns(100_600_000_000);
         assert_eq!(page.monotonic_of(wire, now), Timestamp::from_ns(100_500_000_000));
@@ -386,7 +385,7 @@ pub(crate) mod tests {
     fn a_receive_timestamp_is_right_whether_the_kernel_has_stepped_or_not() {
         let now = Timestamp::from_ns(100_600_000_000);
         for step in [-1_000_000_000, 1_000_000_000] {
-            let page = ClockPage { realtime_step: Span::from_ns(step), ..page() };
+            let page = ClockPage { realtime_step: Span::from_ns(step), ..ClockPage::SAMPLE };
             for age in [0, 1, 300_000_000, 999_999_999] {
                 let received = now - Span::from_ns(age);
                 let wire = 1_700_000_000_000_000_000 + received.as_ns();
@@ -400,7 +399,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_leap_indicator_changes_with_the_step() {
-        let mut page = page();
+        let mut page = ClockPage::SAMPLE;
         page.variables.leap = LeapIndicator::Insert;
         page.timebase.step_at = Timestamp::from_ns(100_500_000_000);
         assert_eq!(
