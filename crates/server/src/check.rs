@@ -60,7 +60,7 @@ pub fn check(config: &ServerConfig) -> Result<Option<String>, ConfigCheckError> 
         }
     }
     HardwareTimestamping::check(config)?;
-    OpenPtpPorts::check(config)?;
+    OpenPtpPorts::check(&config.ptp)?;
     check_sources(config)?;
     if let Some(name) = &config.operation.user
         && !user_exists(name)

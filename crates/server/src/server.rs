@@ -189,7 +189,7 @@ impl Server {
 
         let mut sinks: Vec<Box<dyn ClockPageSink>> = Vec::new();
         let (xdp, without_xdp, af_xdp_queues) = start_xdp(config, &listen, &mut sinks)?;
-        let ptp = OpenPtpPorts::open(config)?;
+        let ptp = OpenPtpPorts::open(&config.ptp, &config.timestamps.hardware)?;
         let hardware = HardwareTimestamping::open(config)?;
         if let Some(path) = &config.status_socket {
             status::make_directory(path)?;
@@ -225,7 +225,8 @@ impl Server {
         let ntp_port = listen.load().all_addresses().first().map(SocketAddr::port);
         let ke = nts_ke::start(config, ntp_port, secrets.cookies.as_ref())?.map(Arc::new);
         let context = worker_context(config, &page, &hardware, &secrets)?;
-        let ptp = ptp.start(config, &page, &context.hardware, xdp.as_ref());
+        let responder = |interface: &str| xdp.as_ref()?.responder_on(interface);
+        let ptp = ptp.start(&page, &context.hardware, responder);
         let ptp = ptp.map_err(StartError::Thread)?;
         let limits = LimitsReloader {
             limiter: Arc::clone(&context.limiter),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::listeners::WorkerStatus;
-use crate::ptp::{PortState, PtpPortTransport, PtpProfile, PtpStatus};
+use crate::ptp::PtpStatus;
 use crate::{
     ClockThreadStatus, ConfinementStatus, NtsKeStatus, ReloadStatus, SocketEngineCounts,
     SocketSharingMode, XdpCounts, XdpInterfaceStatus,
@@ -216,31 +216,19 @@ impl StoredClientCounts {
     }
 }
 
-/// Serialises an enum as its name; a variant that the list omits is a compile error.
-macro_rules! serialise_by_name {
-    ($type:ident, $($variant:ident),+) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                match self {
-                    $(Self::$variant)|+ => serializer.serialize_str(self.name()),
-                }
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let name = String::deserialize(deserializer)?;
-                let found = [$(Self::$variant),+].into_iter().find(|value| value.name() == name);
-                found.ok_or_else(|| D::Error::custom(format!("unknown name '{name}'")))
-            }
-        }
-    };
+impl Serialize for SocketSharingMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
-serialise_by_name!(SocketSharingMode, PerThread, SharedLock);
-serialise_by_name!(PortState, Faulty, Listening, Master, Passive);
-serialise_by_name!(PtpPortTransport, Udp4, Udp6, Ethernet);
-serialise_by_name!(PtpProfile, DefaultE2e, DefaultP2p, G8275_2);
+impl<'de> Deserialize<'de> for SocketSharingMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let found = [Self::PerThread, Self::SharedLock].into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| D::Error::custom(format!("unknown name '{name}'")))
+    }
+}
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -314,9 +314,10 @@ impl XdpEngine {
         self.attachments.iter().map(to_interface).collect()
     }
 
-    /// Returns true if the program is attached to the named interface.
-    pub(crate) fn is_attached_to(&self, interface: &str) -> bool {
-        self.attachments.iter().any(|attachment| attachment.interface().name == interface)
+    /// Returns the responder if its program is attached to the named interface.
+    pub(crate) fn responder_on(&self, interface: &str) -> Option<Arc<Responder>> {
+        let is_on = |attachment: &Attachment| attachment.interface().name == interface;
+        self.attachments.iter().any(is_on).then(|| self.responder())
     }
 
     /// Returns the responder, for updates of limits and PTP ports.

@@ -15,12 +15,11 @@ use std::sync::Arc;
 
 use horolog_io::PhcConversions;
 use horolog_source::ClockPageReader;
-use horolog_sys::netlink::{Netlink, NetlinkError};
+use horolog_sys::netlink::{Netlink, NetlinkError, Prefix};
 use horolog_wire::ethernet::MacAddress;
+use horolog_xdp::Responder;
 
-use crate::ServerConfig;
 use crate::ptp::{ClockSettings, PortSettings, PtpConfig, PtpPortTransport};
-use crate::xdp::XdpEngine;
 use ethernet::PtpEthernetSocket;
 use fast::XdpPortRegistration;
 use link::PtpPortSockets;
@@ -57,6 +56,8 @@ struct OpenPtpPort {
     interface: String,
     index: u32,
     settings: PortSettings,
+    /// True if the sockets use hardware timestamps.
+    hardware: bool,
     link: Box<dyn PtpPortSockets>,
     /// Netlink socket for reading this host's addresses; opening one later may not be permitted.
     netlink: Netlink,
@@ -66,6 +67,8 @@ struct OpenPtpPort {
 pub(crate) struct OpenPtpPorts {
     clock: ClockSettings,
     ports: Vec<OpenPtpPort>,
+    clock_class: Option<u8>,
+    unicast_allow: Vec<Prefix>,
 }
 
 /// PTP port as configured: interface, MAC address and settings.
@@ -109,18 +112,19 @@ fn port_bindings(ptp: &PtpConfig) -> Result<Vec<ConfiguredPtpPort>, PtpStartErro
 impl OpenPtpPorts {
     /// Checks that the interfaces of the configured ports exist, are Ethernet and have an address
     /// of each transport, without opening the ports.
-    pub(crate) fn check(config: &ServerConfig) -> Result<(), PtpStartError> {
-        port_bindings(&config.ptp).map(drop)
+    pub(crate) fn check(config: &PtpConfig) -> Result<(), PtpStartError> {
+        port_bindings(config).map(drop)
     }
 
-    /// Opens the configured ports, if any.
-    pub(crate) fn open(config: &ServerConfig) -> Result<Self, PtpStartError> {
-        let bindings = port_bindings(&config.ptp)?;
+    /// Opens the configured ports, if any. `hardware` lists the interfaces with hardware
+    /// timestamps.
+    pub(crate) fn open(config: &PtpConfig, hardware: &[String]) -> Result<Self, PtpStartError> {
+        let bindings = port_bindings(config)?;
         let identity = bindings.first().map_or(0, |binding| clock_identity(binding.mac));
-        let clock = config.ptp.clock(identity, bindings.len() as u16);
+        let clock = config.clock(identity, bindings.len() as u16);
         let mut ports = Vec::new();
         for ConfiguredPtpPort { interface, index, mac, settings } in bindings {
-            let hardware = config.timestamps.hardware.contains(&interface);
+            let hardware = hardware.contains(&interface);
             let name = interface.as_str();
             let link: Box<dyn PtpPortSockets> = match settings.transport {
                 PtpPortTransport::Udp4 => {
@@ -134,19 +138,20 @@ impl OpenPtpPorts {
                 }
             };
             let netlink = Netlink::open()?;
-            ports.push(OpenPtpPort { interface, index, settings, link, netlink });
+            ports.push(OpenPtpPort { interface, index, settings, hardware, link, netlink });
         }
-        Ok(Self { clock, ports })
+        let (clock_class, unicast_allow) = (config.clock_class, config.unicast_allow.clone());
+        Ok(Self { clock, ports, clock_class, unicast_allow })
     }
 
-    /// Starts a thread per port; `None` without ports. XDP answers the delay requests of a port if
-    /// it is attached to the interface and hardware timestamps are not used there.
+    /// Starts a thread per port; `None` without ports. `responder` returns the XDP program if it is
+    /// attached to the named interface; it answers the delay requests of the port unless hardware
+    /// timestamps are used there.
     pub(crate) fn start(
         self,
-        config: &ServerConfig,
         page: &ClockPageReader,
         conversions: &Arc<PhcConversions>,
-        xdp: Option<&XdpEngine>,
+        responder: impl Fn(&str) -> Option<Arc<Responder>>,
     ) -> std::io::Result<Option<PtpThreads>> {
         if self.ports.is_empty() {
             return Ok(None);
@@ -154,11 +159,10 @@ impl OpenPtpPorts {
         let mut threads = PtpThreads::new(self.clock.clone());
         for port in self.ports {
             // XDP takes no hardware timestamps, which would be better.
-            let in_hardware = config.timestamps.hardware.contains(&port.interface);
-            let xdp = xdp.filter(|xdp| !in_hardware && xdp.is_attached_to(&port.interface));
+            let responder = if port.hardware { None } else { responder(&port.interface) };
             let PortSettings { transport, mac, .. } = port.settings;
-            let xdp_registration = xdp
-                .map(|xdp| XdpPortRegistration::new(xdp.responder(), port.index, transport, mac));
+            let xdp_registration = responder
+                .map(|program| XdpPortRegistration::new(program, port.index, transport, mac));
             threads.spawn(PortThread {
                 interface: port.interface,
                 index: port.index,
@@ -168,8 +172,8 @@ impl OpenPtpPorts {
                 clock: self.clock.clone(),
                 page: page.clone(),
                 conversions: Arc::clone(conversions),
-                clock_class: config.ptp.clock_class,
-                allow: config.ptp.unicast_allow.clone(),
+                clock_class: self.clock_class,
+                allow: self.unicast_allow.clone(),
                 xdp_registration,
                 status: SharedPortStatus::default(),
             })?;

@@ -9,7 +9,8 @@ use horolog_io::PacketTimestampSource;
 use horolog_source::NamedCounts;
 use horolog_time::Span;
 use horolog_wire::ptp::{MessageType, PortIdentity, PtpFlags};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::served::source_name;
 use crate::ptp::clock_state::accuracy_bound;
@@ -294,6 +295,31 @@ fn format_identity(clock: u64) -> String {
 fn format_port(port: PortIdentity) -> String {
     format!("{}-{}", format_identity(port.clock), port.port)
 }
+
+/// Serialises an enum as its name; a variant that the list omits is a compile error.
+macro_rules! serialise_by_name {
+    ($type:ident, $($variant:ident),+) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$variant)|+ => serializer.serialize_str(self.name()),
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                let found = [$(Self::$variant),+].into_iter().find(|value| value.name() == name);
+                found.ok_or_else(|| D::Error::custom(format!("unknown name '{name}'")))
+            }
+        }
+    };
+}
+
+serialise_by_name!(PortState, Faulty, Listening, Master, Passive);
+serialise_by_name!(PtpPortTransport, Udp4, Udp6, Ethernet);
+serialise_by_name!(PtpProfile, DefaultE2e, DefaultP2p, G8275_2);
 
 #[cfg(test)]
 mod tests {
