@@ -1,5 +1,5 @@
-//! Fixtures of several fuzz targets: the timestamps of a request and its reply, and the NTS keys. All
-//! are constant, so that an input has the same effect in every run.
+//! Fixtures of several fuzz targets: the timestamps of a request and its reply, and the NTS keys.
+//! All are constant, so that an input has the same effect in every run.
 
 mod nts;
 

@@ -9,9 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_server::ptp::{
-    DelayReqClassification, DelayResponder, DelayResponse, ptp_time_of_page,
-};
+use horolog_ptp::{DelayReqClassification, DelayResponder, DelayResponse, ptp_time_of_page};
 use horolog_source::ClockPage;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::ClockMonotonic;

@@ -9,9 +9,9 @@ use horolog_source::SourceError;
 use horolog_sys::netlink::{Netlink, NetlinkError};
 
 use crate::hardware::{HardwareTimestamping, HardwareTimestampingError};
-use crate::ptp::{OpenPtpPorts, PtpStartError};
 use crate::secrets::LoadedSecrets;
 use crate::{CalibrationConfig, ConfigError, LeapFile, ServerConfig, SourceSpec};
+use horolog_ptp::{OpenPtpPorts, PtpStartError};
 
 /// Error in a configuration or in a resource that it names; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]

@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use horolog_ptp::PtpConfig;
 use horolog_source::CalibrationConfig;
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::{LeapIndicator, PORT};
@@ -27,8 +28,6 @@ pub use source::{PlausibilityConfig, SourceConfig};
 pub use timestamps::{
     InterleavedConfig, InterleavedEngineSelection, TimestampsConfig, TimestampsConfigError,
 };
-
-use crate::ptp::PtpConfig;
 
 /// Range of the strata that a server may announce (RFC 5905, figure 11).
 pub const STRATA: RangeInclusive<u8> = 1..=15;

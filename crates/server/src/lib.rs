@@ -30,7 +30,6 @@ mod nts_ke;
 mod page_builder;
 mod periodic;
 mod preferred_sockets;
-pub mod ptp;
 mod reload;
 mod reload_parts;
 mod response_time;
@@ -81,10 +80,6 @@ pub use listen::ListenAddressSet;
 pub use listeners::WorkerStatus;
 pub use metrics::{MetricsError, metric_names};
 pub use nts_ke::NtsKeStatus;
-pub use ptp::{
-    AnnouncedClock as PtpAnnounced, PortState as PtpPortState, PtpConfig, PtpConfigError,
-    PtpPortStatus, PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,
-};
 pub use reload::{ReloadError, ReloadOutcome, ReloadStatus};
 pub use response_time::ResponseTimeHistogram;
 pub use secrets::SecretsError;

@@ -23,7 +23,6 @@ use crate::leap_notice::describe_leap;
 use crate::listeners::{Listeners, ListenersReloader, OpenListeners};
 use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
 use crate::page_builder::ClockPageBuilder;
-use crate::ptp::{OpenPtpPorts, PtpThreads};
 use crate::reload::{ReloadError, ReloadManager, ReloadOutcome, Reloader, ReplyValuesReloader};
 use crate::reload_parts::{LeapFileReloader, LimitsReloader, SecretsReloader};
 use crate::secrets::CookieKeyRotator;
@@ -37,6 +36,7 @@ use crate::{
     AddressHashKey, EngineSelection, InterleavedTable, LeapFile, Limiter, ServerConfig,
     SocketEngineCounts, StartError, metrics, secrets, sources,
 };
+use horolog_ptp::{OpenPtpPorts, PtpThreads};
 
 /// Parts of a running server, from which the status is made.
 #[derive(Debug)]

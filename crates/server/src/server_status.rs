@@ -10,11 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::listeners::WorkerStatus;
-use crate::ptp::PtpStatus;
 use crate::{
     ClockThreadStatus, ConfinementStatus, NtsKeStatus, ReloadStatus, SocketEngineCounts,
     SocketSharingMode, XdpCounts, XdpInterfaceStatus,
 };
+use horolog_ptp::PtpStatus;
 
 /// Name and version of the JSON format.
 pub(crate) const SCHEMA: &str = "horolog.status/2";

@@ -10,11 +10,11 @@ use horolog_source::SourceError;
 
 use crate::hardware::HardwareTimestampingError;
 use crate::metrics::MetricsError;
-use crate::ptp::PtpStartError;
 use crate::status::StatusError;
 use crate::web::ServerLivePageError;
 use crate::xdp::XdpEngineError;
 use crate::{ConfigError, ConfineError, LeapFileError, SecretsError};
+use horolog_ptp::PtpStartError;
 
 /// Reason for which a server did not start; its text is one line for the user. All that was opened
 /// is closed again.

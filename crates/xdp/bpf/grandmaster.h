@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
  * Replies of a PTP port to delay requests, over UDP and on Ethernet: the XDP engine's
- * implementation of horolog_server::ptp::FastPort. Unknown messages, and those that it must not
+ * implementation of horolog_ptp::DelayResponder. Unknown messages, and those that it must not
  * answer, are passed to the sockets.
  *
  * With `tlv_len`, NetSync Monitor requests are answered, with a TLV of this length; monitor.h

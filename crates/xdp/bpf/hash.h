@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * Keyed hash of addresses: the same as horolog_server::HashKey, which documents its purpose.
+ * Keyed hash of addresses: the same as horolog_server::AddressHashKey, which documents its purpose.
  */
 #ifndef HOROLOG_HASH_H
 #define HOROLOG_HASH_H

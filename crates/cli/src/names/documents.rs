@@ -12,13 +12,14 @@ use super::serde_fields::{FieldListing, SerdeSources, TypeReference};
 use crate::commands::serve;
 
 /// Crates that define serialised types of documents.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "campaign",
     "counters",
     "cycle",
     "discipline",
     "ke",
     "launch",
+    "ptp",
     "record",
     "relay",
     "report",

@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use horolog_ptp::PtpConfigError;
 use horolog_time::Span;
 use horolog_xdp::LIST_PREFIXES_MAX;
-
-use crate::ptp::PtpConfigError;
 
 use super::limits::{BURST_DAYS_MAX, CLIENTS_MAX};
 use super::{

@@ -1,7 +1,8 @@
 //! Log events of a server, derived from its status at the start and from the difference of two
 //! statuses. Pure.
 
-use horolog_server::{PtpPortState, PtpPortStatus, ReloadOutcome, ServerStatus};
+use horolog_ptp::{PortState, PtpPortStatus};
+use horolog_server::{ReloadOutcome, ServerStatus};
 
 use super::log::{LogEvent, LogLevel};
 
@@ -122,9 +123,9 @@ fn port_change_event(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<Lo
         return None;
     }
     let (level, why) = match (before.state, now.state) {
-        (_, PtpPortState::Faulty) => return faulty_port_event(now),
-        (PtpPortState::Faulty, _) => (LogLevel::Info, ": its interface is up again"),
-        (_, PtpPortState::Passive) => (LogLevel::Info, ": better master present"),
+        (_, PortState::Faulty) => return faulty_port_event(now),
+        (PortState::Faulty, _) => (LogLevel::Info, ": its interface is up again"),
+        (_, PortState::Passive) => (LogLevel::Info, ": better master present"),
         _ => (LogLevel::Info, ""),
     };
     Some(port_state_event(now, level, why))
@@ -134,7 +135,7 @@ fn port_change_event(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<Lo
 /// states.
 fn faulty_port_event(port: &PtpPortStatus) -> Option<LogEvent> {
     let why = ": its interface is down, gone or has no carrier";
-    (port.state == PtpPortState::Faulty).then(|| port_state_event(port, LogLevel::Warning, why))
+    (port.state == PortState::Faulty).then(|| port_state_event(port, LogLevel::Warning, why))
 }
 
 fn port_state_event(port_status: &PtpPortStatus, level: LogLevel, why: &str) -> LogEvent {
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn change_of_a_ptp_port_is_logged() {
-        use PtpPortState::{Faulty, Listening, Master};
+        use PortState::{Faulty, Listening, Master};
 
         let ptp = sample_status().ptp.unwrap();
         let port = |state| PtpPortStatus { state, ..ptp.ports[0].clone() };

@@ -3,7 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::{Args, ValueEnum};
-use horolog_server::{PtpConfig, PtpProfile, PtpTransport};
+use horolog_ptp::{PtpConfig, PtpPortTransport, PtpProfile};
 use horolog_wire::prefix::Prefix;
 
 use crate::failure::CommandFailure;
@@ -103,9 +103,9 @@ impl ServePtpArgs {
             .parse()
             .map_err(|error| CommandFailure::usage(format!("--ptp-profile: {error}")))?;
         let transports = self.transports.into_iter().map(|transport| match transport {
-            PtpPortTransportArg::Udp4 => PtpTransport::Udp4,
-            PtpPortTransportArg::Udp6 => PtpTransport::Udp6,
-            PtpPortTransportArg::L2 => PtpTransport::Ethernet,
+            PtpPortTransportArg::Udp4 => PtpPortTransport::Udp4,
+            PtpPortTransportArg::Udp6 => PtpPortTransport::Udp6,
+            PtpPortTransportArg::L2 => PtpPortTransport::Ethernet,
         });
         let config = PtpConfig {
             interfaces: self.interfaces,

@@ -1,10 +1,8 @@
 //! Text of the clock part of a server's status: names with right-aligned values. Pure.
 
+use horolog_ptp::{AnnouncedClock, PtpPortStatus, PtpStatus};
 use horolog_report::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
-use horolog_server::{
-    CalibrationStatus, PtpAnnounced, PtpPortStatus, PtpStatus, SelectionState, ServerStatus,
-    SourceStatus,
-};
+use horolog_server::{CalibrationStatus, SelectionState, ServerStatus, SourceStatus};
 
 const NAME_WIDTH: usize = 30;
 const FIGURE_WIDTH: usize = 14;
@@ -173,7 +171,7 @@ fn ptp_lines(ptp: &PtpStatus, name_width: usize) -> Vec<String> {
 }
 
 /// Returns the clock properties that a PTP master announces, as one line.
-fn announced_properties(announced: &PtpAnnounced) -> String {
+fn announced_properties(announced: &AnnouncedClock) -> String {
     let accuracy = match announced.accuracy_ns {
         Some(ns) => format!("within {}", time_text(ns)),
         None => "accuracy unknown".to_owned(),
@@ -237,7 +235,7 @@ mod tests {
     #[test]
     fn announcement_of_an_arbitrary_timescale_is_shown() {
         let ptp = sample_status().ptp.unwrap();
-        let own = PtpAnnounced {
+        let own = AnnouncedClock {
             clock_class: 248,
             accuracy_ns: None,
             ptp_timescale: false,

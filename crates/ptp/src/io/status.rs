@@ -13,11 +13,11 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::served::source_name;
-use crate::ptp::clock_state::accuracy_bound;
-use crate::ptp::{
-    ClockPortStatus, ClockSettings, ForeignMasterRecord, PortSettings, PortState,
-    PtpClockProperties, PtpPortTransport, PtpProfile, PtpRefusal,
-};
+use crate::clock_state::{PortState, PtpClockProperties, accuracy_bound};
+use crate::foreign::ForeignMasterRecord;
+use crate::port::ClockPortStatus;
+use crate::refusal::PtpRefusal;
+use crate::settings::{ClockSettings, PortSettings, PtpPortTransport, PtpProfile};
 
 /// Status of the clock and its ports.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 //! PTP ports on their interfaces: the sockets of each port, and a thread that passes received
-//! messages to a [`super::ClockPort`] and sends the messages that result.
+//! messages to a [`crate::ClockPort`] and sends the messages that result.
 
 mod ethernet;
 mod fast;
@@ -15,11 +15,13 @@ use std::sync::Arc;
 
 use horolog_io::PhcConversions;
 use horolog_source::ClockPageReader;
-use horolog_sys::netlink::{Netlink, NetlinkError, Prefix};
+use horolog_sys::netlink::{Netlink, NetlinkError};
+use horolog_wire::prefix::Prefix;
 use horolog_wire::ethernet::MacAddress;
 use horolog_xdp::Responder;
 
-use crate::ptp::{ClockSettings, PortSettings, PtpConfig, PtpPortTransport};
+use crate::config::PtpConfig;
+use crate::settings::{ClockSettings, PortSettings, PtpPortTransport};
 use ethernet::PtpEthernetSocket;
 use fast::XdpPortRegistration;
 use link::PtpPortSockets;
@@ -28,7 +30,7 @@ pub use served::ptp_time_of_page;
 use status::SharedPortStatus;
 pub use status::{AnnouncedClock, PtpPortStatus, PtpStatus};
 use thread::PortThread;
-pub(crate) use thread::PtpThreads;
+pub use thread::PtpThreads;
 use udp::PtpUdpSockets;
 
 /// Reason for which PTP could not start; its text is one line for the user.
@@ -64,7 +66,7 @@ struct OpenPtpPort {
 }
 
 /// Open ports, before their threads are started.
-pub(crate) struct OpenPtpPorts {
+pub struct OpenPtpPorts {
     clock: ClockSettings,
     ports: Vec<OpenPtpPort>,
     clock_class: Option<u8>,
@@ -112,13 +114,13 @@ fn port_bindings(ptp: &PtpConfig) -> Result<Vec<ConfiguredPtpPort>, PtpStartErro
 impl OpenPtpPorts {
     /// Checks that the interfaces of the configured ports exist, are Ethernet and have an address
     /// of each transport, without opening the ports.
-    pub(crate) fn check(config: &PtpConfig) -> Result<(), PtpStartError> {
+    pub fn check(config: &PtpConfig) -> Result<(), PtpStartError> {
         port_bindings(config).map(drop)
     }
 
     /// Opens the configured ports, if any. `hardware` lists the interfaces with hardware
     /// timestamps.
-    pub(crate) fn open(config: &PtpConfig, hardware: &[String]) -> Result<Self, PtpStartError> {
+    pub fn open(config: &PtpConfig, hardware: &[String]) -> Result<Self, PtpStartError> {
         let bindings = port_bindings(config)?;
         let identity = bindings.first().map_or(0, |binding| clock_identity(binding.mac));
         let clock = config.clock(identity, bindings.len() as u16);
@@ -147,7 +149,7 @@ impl OpenPtpPorts {
     /// Starts a thread per port; `None` without ports. `responder` returns the XDP program if it is
     /// attached to the named interface; it answers the delay requests of the port unless hardware
     /// timestamps are used there.
-    pub(crate) fn start(
+    pub fn start(
         self,
         page: &ClockPageReader,
         conversions: &Arc<PhcConversions>,

@@ -2,11 +2,12 @@
 
 use std::ops::RangeInclusive;
 
+use horolog_wire::ethernet::MacAddress;
 use horolog_wire::prefix::Prefix;
 
-use horolog_wire::ethernet::MacAddress;
-
-use super::{ClockSettings, PortSettings, PtpPortTransport, PtpProfile, UnicastGrantLimits};
+use crate::settings::{
+    ClockSettings, PortSettings, PtpPortTransport, PtpProfile, UnicastGrantLimits,
+};
 
 /// Range of message intervals, in log2 seconds: from 128 per second to one in 16 s.
 const PTP_LOG_INTERVALS: RangeInclusive<i8> = -7..=4;
@@ -137,7 +138,7 @@ impl PtpConfig {
     }
 
     /// Returns the settings of a clock with this identity and number of ports.
-    pub(super) fn clock(&self, identity: u64, ports: u16) -> ClockSettings {
+    pub(crate) fn clock(&self, identity: u64, ports: u16) -> ClockSettings {
         ClockSettings {
             domain: self.domain(),
             priority1: self.priority1,
@@ -149,7 +150,7 @@ impl PtpConfig {
 
     /// Returns the settings of the port with this number, transport and MAC address: those of the
     /// profile, with the configured values.
-    pub(super) fn port(
+    pub(crate) fn port(
         &self,
         number: u16,
         transport: PtpPortTransport,
@@ -173,7 +174,7 @@ impl PtpConfig {
 
     /// Returns the first rule that the options break. `hardware` lists the interfaces with hardware
     /// timestamps.
-    pub(crate) fn check(&self, hardware: &[String]) -> Result<(), PtpConfigError> {
+    pub fn check(&self, hardware: &[String]) -> Result<(), PtpConfigError> {
         if let Some(twice) = first_duplicate(&self.interfaces) {
             return Err(PtpConfigError::Duplicate(format!("--ptp {twice}")));
         }

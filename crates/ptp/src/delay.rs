@@ -7,11 +7,12 @@ use horolog_wire::ptp::{
     Header, Message, NO_INTERVAL, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
 };
 
-use super::compose::{self, MESSAGE_LEN_MAX, check_message};
-use super::{
-    ClockPort, DelayMechanism, MINOR_VERSION, Outbox, PtpClockProperties, PtpDestination,
-    PtpRefusal, ReceivedPtpMessage,
-};
+use crate::address::PtpDestination;
+use crate::clock_state::PtpClockProperties;
+use crate::compose::{self, MESSAGE_LEN_MAX, MINOR_VERSION, check_message};
+use crate::port::{ClockPort, Outbox, ReceivedPtpMessage};
+use crate::refusal::PtpRefusal;
+use crate::settings::DelayMechanism;
 
 /// Data of a port from which a `Delay_Req` is answered; available only while the port is a master
 /// with the end-to-end delay mechanism.
@@ -79,7 +80,7 @@ impl DelayResponder<'_> {
 
     /// Answers a request that passed [`check_message`] and was received at `receive`; the error is
     /// the reason for which it is refused.
-    pub(super) fn respond(
+    pub(crate) fn respond(
         &self,
         request: &Message<'_>,
         context: DelayReqClassification,
@@ -136,7 +137,7 @@ impl ClockPort {
     /// 11.4.2). Here the `Pdelay_Resp` carries it, so that the follow-up can be made from that
     /// message alone. The requester adds both corrections (clause 11.4.3), so that the result is
     /// the same.
-    pub(super) fn peer_delay_request(
+    pub(crate) fn peer_delay_request(
         &mut self,
         request: &Message<'_>,
         arrival: &ReceivedPtpMessage<'_>,

@@ -16,7 +16,7 @@ use super::link::{
     IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets, PtpSocketError, TransmittedPtpMessage,
 };
 use super::served::ServedTime;
-use crate::ptp::{PtpAddress, PtpDestination};
+use crate::address::{PtpAddress, PtpDestination};
 
 /// Maximum number of messages per system call.
 const BATCH: usize = 32;

@@ -4,8 +4,10 @@
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::{Message, PortIdentity, PtpFlags, PtpMessageBody};
 
-use super::foreign::MasterRank;
-use super::{ClockPort, ForeignMasterRecord, Outbox, PortState, PtpClockProperties, PtpRefusal};
+use crate::clock_state::{PortState, PtpClockProperties};
+use crate::foreign::{ForeignMasterRecord, MasterRank};
+use crate::port::{ClockPort, Outbox};
+use crate::refusal::PtpRefusal;
 
 impl ClockPort {
     /// Records whether the interface is up (clause 9.2.6: `FAULT_DETECTED`, `FAULT_CLEARED`). While
@@ -29,7 +31,7 @@ impl ClockPort {
     }
 
     /// Processes an Announce message of another clock.
-    pub(super) fn process_announce(
+    pub(crate) fn process_announce(
         &mut self,
         message: &Message<'_>,
         group: bool,
@@ -52,7 +54,7 @@ impl ClockPort {
     }
 
     /// Returns the best master if it is better than this clock.
-    pub(super) fn better_master(&self, clock: &PtpClockProperties) -> Option<&ForeignMasterRecord> {
+    pub(crate) fn better_master(&self, clock: &PtpClockProperties) -> Option<&ForeignMasterRecord> {
         let own = MasterRank {
             grandmaster: clock.grandmaster(&self.clock),
             steps_removed: 0,
@@ -63,7 +65,7 @@ impl ClockPort {
 
     /// Makes the state decision (figure 33) for a clock that is never a slave: a better master
     /// makes the port passive.
-    pub(super) fn decide_state(
+    pub(crate) fn decide_state(
         &mut self,
         clock: &PtpClockProperties,
         now: Timestamp<Monotonic>,

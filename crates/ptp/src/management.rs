@@ -14,9 +14,10 @@ use horolog_wire::ptp::{
     Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval, VERSION,
 };
 
-use super::{
-    ClockPort, Outbox, PtpClockProperties, PtpDestination, PtpRefusal, ReceivedPtpMessage,
-};
+use crate::address::PtpDestination;
+use crate::clock_state::PtpClockProperties;
+use crate::port::{ClockPort, Outbox, ReceivedPtpMessage};
+use crate::refusal::PtpRefusal;
 
 /// Maximum length of the data, in bytes: a clock description, whose only configured text has at
 /// most 256 bytes.
@@ -64,7 +65,7 @@ impl ManagementResponseData {
 impl ClockPort {
     /// Answers a GET, and refuses requests that would change data. The response is sent to the
     /// group if the request was; otherwise to the requester at its source port.
-    pub(super) fn management(
+    pub(crate) fn management(
         &mut self,
         message: &Message<'_>,
         addressee: &ManagementHeader,

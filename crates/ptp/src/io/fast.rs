@@ -10,7 +10,8 @@ use horolog_wire::prefix::Prefix;
 use horolog_wire::ptp::monitor::NetSyncMonitorResponse;
 use horolog_xdp::{PtpPort, PtpTransport, Responder, supports_redirect};
 
-use crate::ptp::{DelayResponder, PtpPortTransport};
+use crate::delay::DelayResponder;
+use crate::settings::PtpPortTransport;
 
 /// Registration of a port with the XDP program. Dropping it removes the port from the program.
 pub(super) struct XdpPortRegistration {

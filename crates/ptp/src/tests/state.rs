@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ptp::foreign::MasterRank;
+use crate::foreign::MasterRank;
 
 const OTHER: PortIdentity = PortIdentity { clock: 0x0200_5eff_fe10_0077, port: 1 };
 

@@ -20,10 +20,11 @@ use super::link::{IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets};
 use super::precedence::RealTimeThrottle;
 use super::served::ServedTime;
 use super::status::{PtpPortStatusInputs, PtpStatus, PtpTimestampCounts, SharedPortStatus};
-use crate::ptp::{
-    ClockPort, ClockSettings, Outbox, PortSettings, PtpAddress, PtpClockProperties, PtpDestination,
-    PtpRefusal, ReceivedPtpMessage,
-};
+use crate::address::{PtpAddress, PtpDestination};
+use crate::clock_state::PtpClockProperties;
+use crate::port::{ClockPort, Outbox, ReceivedPtpMessage};
+use crate::refusal::PtpRefusal;
+use crate::settings::{ClockSettings, PortSettings};
 
 /// Longest wait of a thread, so that it notices a stop request or a change of the clock.
 const WAIT_MAX: Duration = Duration::from_millis(100);
@@ -52,7 +53,7 @@ pub(super) struct PortThread {
 }
 
 /// Threads of all ports. Dropping it ends the threads.
-pub(crate) struct PtpThreads {
+pub struct PtpThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     ports: Vec<SharedPortStatus>,
@@ -80,17 +81,19 @@ impl PtpThreads {
     }
 
     /// Returns the status last published by each port.
-    pub(crate) fn status(&self) -> PtpStatus {
+    #[must_use]
+    pub fn status(&self) -> PtpStatus {
         PtpStatus::new(&self.clock, &self.ports)
     }
 
     /// Returns true if a thread has ended without being stopped.
-    pub(crate) fn has_died(&self) -> bool {
+    #[must_use]
+    pub fn has_died(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
     /// Ends the threads. The last status of each remains readable.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             // A panicked thread has already reported on stderr.

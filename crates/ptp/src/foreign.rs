@@ -6,8 +6,8 @@ use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::message::Grandmaster;
 use horolog_wire::ptp::{Announce, Header, PortIdentity};
 
-use super::PtpRefusal;
-use super::compose::interval_from_log;
+use crate::compose::interval_from_log;
+use crate::refusal::PtpRefusal;
 
 /// Maximum number of foreign masters stored by a port (clause 9.3.2.4.5 requires at least five).
 pub const FOREIGN_MASTERS_MAX: usize = 5;
@@ -76,7 +76,7 @@ pub struct ForeignMasterRecord {
 
 /// Foreign masters of a port.
 #[derive(Clone, Debug)]
-pub(super) struct ForeignMasters {
+pub(crate) struct ForeignMasters {
     own_clock: u64,
     records: Vec<ForeignMasterRecord>,
     log_announce: i8,
@@ -86,19 +86,19 @@ pub(super) struct ForeignMasters {
 impl ForeignMasters {
     /// Creates an empty set for a port of the clock `own_clock`, with the port's Announce interval
     /// in log2 seconds, and the number of missed intervals after which a master times out.
-    pub(super) fn new(own_clock: u64, log_announce: i8, receipt_timeout: u8) -> Self {
+    pub(crate) fn new(own_clock: u64, log_announce: i8, receipt_timeout: u8) -> Self {
         let records = Vec::with_capacity(FOREIGN_MASTERS_MAX);
         Self { own_clock, records, log_announce, receipt_timeout: receipt_timeout.into() }
     }
 
     /// Removes all masters.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.records.clear();
     }
 
     /// Stores the sender of an Announce message, or updates its record. Fails if the message does
     /// not qualify a master, or if there is no room for a further record.
-    pub(super) fn process_announce(
+    pub(crate) fn process_announce(
         &mut self,
         header: &Header,
         announce: &Announce,
@@ -157,24 +157,24 @@ impl ForeignMasters {
     }
 
     /// Removes the masters that have timed out by `now`.
-    pub(super) fn expire(&mut self, now: Timestamp<Monotonic>) {
+    pub(crate) fn expire(&mut self, now: Timestamp<Monotonic>) {
         let mut records = std::mem::take(&mut self.records);
         records.retain(|foreign| now < self.expiry(foreign));
         self.records = records;
     }
 
     /// Returns the earliest time at which a master times out; `None` if there is none.
-    pub(super) fn next_expiry(&self) -> Option<Timestamp<Monotonic>> {
+    pub(crate) fn next_expiry(&self) -> Option<Timestamp<Monotonic>> {
         self.records.iter().map(|foreign| self.expiry(foreign)).min()
     }
 
     /// Returns the best qualified master; `None` if none is qualified.
-    pub(super) fn best(&self) -> Option<&ForeignMasterRecord> {
+    pub(crate) fn best(&self) -> Option<&ForeignMasterRecord> {
         self.records.iter().filter(|foreign| foreign.qualified).min_by_key(|foreign| foreign.rank)
     }
 
     /// Returns all stored records.
-    pub(super) fn records(&self) -> &[ForeignMasterRecord] {
+    pub(crate) fn records(&self) -> &[ForeignMasterRecord] {
         &self.records
     }
 }

@@ -8,7 +8,7 @@ use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 use horolog_wire::ptp::{PtpFlags, PtpTimestamp};
 
-use crate::ptp::{PtpClockProperties, accuracy};
+use crate::clock_state::{PtpClockProperties, accuracy};
 
 /// Seconds from the epoch of NTP to that of PTP, modulo 2^32 (RFC 5905, section 6: 1900; IEEE
 /// 1588-2019, clause 7.2.3: 1970).

@@ -6,27 +6,32 @@ use horolog_wire::ptp::monitor::NetSyncMonitorResponse;
 use horolog_wire::ptp::tlv::UNICAST_LEN_MAX;
 use horolog_wire::ptp::{Header, Message, NO_INTERVAL, PortIdentity, PtpFlags};
 
-use super::{ClockSettings, MINOR_VERSION, Outbox, PtpDestination, PtpPortCounts, PtpRefusal};
+use crate::address::PtpDestination;
+use crate::port::{Outbox, PtpPortCounts};
+use crate::refusal::PtpRefusal;
+use crate::settings::ClockSettings;
 
+/// Minor PTP version of sent messages: that of IEEE 1588-2019.
+pub const MINOR_VERSION: u8 = 1;
 /// Maximum length of a protocol address in a message, in bytes.
-pub(super) const ADDRESS_LEN_MAX: usize = 16;
+pub(crate) const ADDRESS_LEN_MAX: usize = 16;
 /// Maximum number of unicast negotiation TLVs in one outgoing message: one for each type of message
 /// that can be granted, and as many denials.
-pub(super) const NEGOTIATIONS_MAX: usize = 8;
+pub(crate) const NEGOTIATIONS_MAX: usize = 8;
 /// Maximum length of an outgoing message other than a management response, in bytes.
-pub(super) const MESSAGE_LEN_MAX: usize = longer_len(
+pub(crate) const MESSAGE_LEN_MAX: usize = longer_len(
     DELAY_RESP_LEN + NetSyncMonitorResponse::tlv_len(ADDRESS_LEN_MAX),
     SIGNALING_LEN + SUFFIX_LEN_MAX,
 );
 /// Maximum length of the unicast negotiation TLVs in one message, in bytes.
-pub(super) const SUFFIX_LEN_MAX: usize = NEGOTIATIONS_MAX * UNICAST_LEN_MAX;
+pub(crate) const SUFFIX_LEN_MAX: usize = NEGOTIATIONS_MAX * UNICAST_LEN_MAX;
 
 const fn longer_len(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
 /// Returns the header of a message from `source`.
-pub(super) fn header(
+pub(crate) fn header(
     clock: &ClockSettings,
     source: PortIdentity,
     flags: PtpFlags,
@@ -45,7 +50,7 @@ pub(super) fn header(
 }
 
 /// Returns the unicast flag for a message to this destination.
-pub(super) const fn unicast_flag(to: PtpDestination) -> PtpFlags {
+pub(crate) const fn unicast_flag(to: PtpDestination) -> PtpFlags {
     match to {
         PtpDestination::Group | PtpDestination::PeerGroup => PtpFlags(0),
         PtpDestination::To(_) | PtpDestination::Manager(..) => PtpFlags::UNICAST,
@@ -54,7 +59,7 @@ pub(super) const fn unicast_flag(to: PtpDestination) -> PtpFlags {
 
 /// Checks what applies to all received messages: they are of this domain, from another clock, and
 /// their TLVs end where the message does (clauses 7.1 and 13.4).
-pub(super) fn check_message(
+pub(crate) fn check_message(
     message: &Message<'_>,
     (domain, sdo_id): (u8, u16),
     port: PortIdentity,
@@ -71,7 +76,7 @@ pub(super) fn check_message(
 }
 
 /// Composes, counts and sends a message.
-pub(super) fn send_message(
+pub(crate) fn send_message(
     out: &mut impl Outbox,
     counts: &mut PtpPortCounts,
     to: PtpDestination,
@@ -87,7 +92,7 @@ pub(super) fn send_message(
 
 /// Returns the interval of a log2 of seconds in a message, clamped to between a nanosecond and a
 /// month.
-pub(super) const fn interval_from_log(log: i8) -> Span {
+pub(crate) const fn interval_from_log(log: i8) -> Span {
     let ns = match log {
         0.. => NS_PER_S << if log > 21 { 21 } else { log },
         _ => NS_PER_S >> if log < -29 { 29 } else { -log },

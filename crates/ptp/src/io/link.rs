@@ -10,7 +10,7 @@ use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::PtpTimestamp;
 
 use super::served::ServedTime;
-use crate::ptp::{PtpAddress, PtpDestination};
+use crate::address::{PtpAddress, PtpDestination};
 
 /// Received PTP message with its addresses and receive time.
 pub(super) struct IncomingPtpMessage<'a> {

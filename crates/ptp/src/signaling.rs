@@ -4,12 +4,13 @@ use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::tlv::{UnicastCancellation, UnicastNegotiationTlv};
 use horolog_wire::ptp::{Message, MessageType, PortIdentity, PtpMessageBody};
 
-use super::compose::{NEGOTIATIONS_MAX, SUFFIX_LEN_MAX};
-use super::grants::GrantHolder;
-use super::{
-    ClockPort, DelayMechanism, Outbox, PortState, PtpAddress, PtpClockProperties, PtpDestination,
-    PtpRefusal, ReceivedPtpMessage, compose,
-};
+use crate::address::{PtpAddress, PtpDestination};
+use crate::clock_state::{PortState, PtpClockProperties};
+use crate::compose::{self, NEGOTIATIONS_MAX, SUFFIX_LEN_MAX};
+use crate::grants::GrantHolder;
+use crate::port::{ClockPort, Outbox, ReceivedPtpMessage};
+use crate::refusal::PtpRefusal;
+use crate::settings::DelayMechanism;
 
 /// TLVs of unicast negotiation (IEEE 1588-2019, clause 16.1) for one Signaling message.
 struct NegotiationTlvs {
@@ -31,7 +32,7 @@ impl NegotiationTlvs {
 impl ClockPort {
     /// Processes the requests in a client's Signaling message, up to [`NEGOTIATIONS_MAX`]; any
     /// others are ignored. All responses are sent to the client in one message.
-    pub(super) fn signaling(
+    pub(crate) fn signaling(
         &mut self,
         message: &Message<'_>,
         target: PortIdentity,
@@ -105,7 +106,7 @@ impl ClockPort {
     }
 
     /// Ends all grants and notifies their holders (clause 16.1.4.3).
-    pub(super) fn cancel_grants(&mut self, out: &mut impl Outbox) {
+    pub(crate) fn cancel_grants(&mut self, out: &mut impl Outbox) {
         let mut ended = self.grants.take_all().peekable();
         while let Some(&(client, _)) = ended.peek() {
             let mut cancels = NegotiationTlvs::new();

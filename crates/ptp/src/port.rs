@@ -1,38 +1,73 @@
-//! Port of the PTP clock: identity, processing of received messages, and status.
+//! Port of the PTP clock: received messages and their processing, the outbox, identity and status.
 
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::{Header, Message, MessageType, PortIdentity, PtpMessageBody, PtpTimestamp};
 
-use super::compose::{self, ADDRESS_LEN_MAX, check_message, interval_from_log};
-use super::foreign::{ForeignMasterRecord, ForeignMasters};
-use super::grants::{GrantHolder, Grants};
-use super::streams::PtpMessageSchedule;
-use super::{
-    ClockSettings, DelayMechanism, DelayReqClassification, DelayResponder, Outbox, PortSettings,
-    PortState, PtpClockProperties, PtpDestination, PtpPortTransport, PtpRefusal,
-    ReceivedPtpMessage,
-};
+use crate::address::{PtpAddress, PtpDestination};
+use crate::clock_state::{PortState, PtpClockProperties};
+use crate::compose::{self, ADDRESS_LEN_MAX, check_message, interval_from_log};
+use crate::delay::{DelayReqClassification, DelayResponder};
+use crate::foreign::{ForeignMasterRecord, ForeignMasters};
+use crate::grants::{GrantHolder, Grants};
+use crate::refusal::PtpRefusal;
+use crate::settings::{ClockSettings, DelayMechanism, PortSettings, PtpPortTransport};
+use crate::streams::PtpMessageSchedule;
+
+/// Received PTP message with its context.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedPtpMessage<'a> {
+    /// Payload of the datagram or frame: the message, with any bytes after it.
+    pub bytes: &'a [u8],
+    /// Sender address.
+    pub from: PtpAddress,
+    /// UDP source port; 0 over Ethernet.
+    pub from_port: u16,
+    /// True if the destination was a multicast group.
+    pub group: bool,
+    /// True if the message arrived at the event port; over Ethernet, if it is an event message.
+    pub event: bool,
+    /// Receive time on the served timescale; used for event messages only.
+    pub received: PtpTimestamp,
+    /// True if the sender is on the same link, and may be sent more bytes than it sent.
+    pub on_link: bool,
+    /// True if the sender may get grants: it is in a configured prefix or, if there is none, on the
+    /// link. Over Ethernet, every sender is on the link.
+    pub admitted: bool,
+}
+
+/// Recipient of the messages that a port sends.
+pub trait Outbox {
+    /// Sends a message, by the event port if it is an `event` message. With `needs_timestamp`, the
+    /// message is passed to [`ClockPort::process_transmitted`] with its transmit time.
+    ///
+    /// Over UDP and IPv6 the sender must append two bytes to the message (annex D.5).
+    fn send(&mut self, to: PtpDestination, event: bool, needs_timestamp: bool, message: &[u8]);
+
+    /// Returns the approximate transmit time of a message sent now, in the served timescale.
+    fn now_ptp(&mut self) -> PtpTimestamp;
+}
 
 /// Port of a PTP clock, as a state machine.
 #[derive(Clone, Debug)]
 pub struct ClockPort {
-    pub(super) clock: ClockSettings,
-    pub(super) settings: PortSettings,
-    pub(super) identity: PortIdentity,
-    pub(super) state: PortState,
+    pub(crate) clock: ClockSettings,
+    pub(crate) settings: PortSettings,
+    pub(crate) identity: PortIdentity,
+    pub(crate) state: PortState,
     /// End of the listening period, if the port is in it.
-    pub(super) listening_until: Option<Timestamp<Monotonic>>,
+    pub(crate) listening_until: Option<Timestamp<Monotonic>>,
     /// Length of the listening period.
-    pub(super) listening_period: Span,
+    pub(crate) listening_period: Span,
     /// PTP data of the clock when it was last usable.
-    pub(super) last_usable_state: Option<PtpClockProperties>,
-    pub(super) foreign: ForeignMasters,
-    pub(super) grants: Grants,
-    pub(super) announce: PtpMessageSchedule,
-    pub(super) sync: PtpMessageSchedule,
-    pub(super) signaling_id: u16,
-    pub(super) counts: PtpPortCounts,
+    pub(crate) last_usable_state: Option<PtpClockProperties>,
+    pub(crate) foreign: ForeignMasters,
+    pub(crate) grants: Grants,
+    pub(crate) announce: PtpMessageSchedule,
+    pub(crate) sync: PtpMessageSchedule,
+    pub(crate) signaling_id: u16,
+    pub(crate) counts: PtpPortCounts,
 }
 
 /// State of a port at an instant, for the status.
@@ -144,7 +179,7 @@ impl ClockPort {
     }
 
     /// Returns the parent data set of a grandmaster (clauses 8.2.3 and 9.3.5, table 30).
-    pub(super) const fn parent_data_set(&self, clock: &PtpClockProperties) -> ParentDataSet {
+    pub(crate) const fn parent_data_set(&self, clock: &PtpClockProperties) -> ParentDataSet {
         ParentDataSet {
             port: PortIdentity { clock: self.clock.identity, port: 0 },
             has_statistics: false,
@@ -168,7 +203,7 @@ impl ClockPort {
     }
 
     /// Counts the refusal of a message that was not parsed.
-    pub(super) fn refuse(&mut self, reason: PtpRefusal) {
+    pub(crate) fn refuse(&mut self, reason: PtpRefusal) {
         self.counts.count_refused(reason);
     }
 
@@ -249,7 +284,7 @@ impl ClockPort {
     }
 
     /// Returns the header of a message from this port.
-    pub(super) fn header(&self, to: PtpDestination, sequence_id: u16) -> Header {
+    pub(crate) fn header(&self, to: PtpDestination, sequence_id: u16) -> Header {
         compose::header(&self.clock, self.identity, compose::unicast_flag(to), sequence_id)
     }
 }
@@ -287,17 +322,17 @@ impl PtpPortCounts {
     }
 
     /// Counts a received message; the low four bits of `bits` are its type.
-    pub(super) const fn count_received(&mut self, bits: u8) {
+    pub(crate) const fn count_received(&mut self, bits: u8) {
         self.received[(bits & 0xf) as usize] += 1;
     }
 
     /// Counts a sent message; the low four bits of `bits` are its type.
-    pub(super) const fn count_sent(&mut self, bits: u8) {
+    pub(crate) const fn count_sent(&mut self, bits: u8) {
         self.sent[(bits & 0xf) as usize] += 1;
     }
 
     /// Counts a refusal of a message, or of a single request in one.
-    pub(super) const fn count_refused(&mut self, reason: PtpRefusal) {
+    pub(crate) const fn count_refused(&mut self, reason: PtpRefusal) {
         self.refused[reason as usize] += 1;
     }
 }

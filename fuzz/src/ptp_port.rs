@@ -9,7 +9,7 @@
 
 use std::net::Ipv4Addr;
 
-use horolog_server::ptp::{
+use horolog_ptp::{
     ClockPort, ClockSettings, FOREIGN_MASTERS_MAX, Outbox, PortSettings, PortState, PtpAddress,
     PtpClockProperties, PtpDestination, PtpPortTransport, PtpProfile, ReceivedPtpMessage,
     UnicastGrantLimits,

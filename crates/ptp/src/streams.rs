@@ -6,26 +6,28 @@ use horolog_wire::ptp::{
     Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval,
 };
 
-use super::compose::interval_from_log;
-use super::{ClockPort, Outbox, PortState, PtpClockProperties, PtpDestination, compose};
+use crate::address::PtpDestination;
+use crate::clock_state::{PortState, PtpClockProperties};
+use crate::compose::{self, interval_from_log};
+use crate::port::{ClockPort, Outbox};
 
 /// Schedule of periodic messages to the group.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PtpMessageSchedule {
-    pub(super) next_due: Timestamp<Monotonic>,
+pub(crate) struct PtpMessageSchedule {
+    pub(crate) next_due: Timestamp<Monotonic>,
     interval: Span,
     sequence_id: u16,
 }
 
 impl PtpMessageSchedule {
     /// Creates a schedule with this interval in log2 seconds, whose first message is due at `next`.
-    pub(super) const fn new(log_interval: i8, next: Timestamp<Monotonic>) -> Self {
+    pub(crate) const fn new(log_interval: i8, next: Timestamp<Monotonic>) -> Self {
         Self { next_due: next, interval: interval_from_log(log_interval), sequence_id: 0 }
     }
 
     /// Returns the sequence number of the message that is due at `now`, and schedules the next;
     /// `None` if none is due.
-    pub(super) fn pop_due(&mut self, now: Timestamp<Monotonic>) -> Option<u16> {
+    pub(crate) fn pop_due(&mut self, now: Timestamp<Monotonic>) -> Option<u16> {
         if now < self.next_due {
             return None;
         }
@@ -86,7 +88,7 @@ impl ClockPort {
 
     /// Sends a Sync message. Unless the NIC writes the time into it, a `Follow_Up` is sent once the
     /// transmit time is known.
-    pub(super) fn send_sync(
+    pub(crate) fn send_sync(
         &mut self,
         to: PtpDestination,
         sequence_id: u16,

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::{MessageType, PortIdentity};
 
-use super::compose::interval_from_log;
-use super::{PtpAddress, UnicastGrantLimits};
+use crate::address::PtpAddress;
+use crate::compose::interval_from_log;
+use crate::settings::UnicastGrantLimits;
 
 /// Longest granted interval, in log2 seconds: 1,024 s, because no grant lasts longer.
 const LOG_INTERVAL_MAX: i8 = 10;
@@ -23,21 +24,21 @@ const FIRST_MESSAGE_DELAY: Span = Span::from_ms(125);
 
 /// Client port that holds grants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct GrantHolder {
+pub(crate) struct GrantHolder {
     /// Address to which its messages are sent.
-    pub(super) address: PtpAddress,
+    pub(crate) address: PtpAddress,
     clock: u64,
     port: u16,
 }
 
 impl GrantHolder {
     /// Creates the holder for a client port at an address.
-    pub(super) const fn new(address: PtpAddress, port: PortIdentity) -> Self {
+    pub(crate) const fn new(address: PtpAddress, port: PortIdentity) -> Self {
         Self { address, clock: port.clock, port: port.port }
     }
 
     /// Returns the identity of the client port.
-    pub(super) const fn port(&self) -> PortIdentity {
+    pub(crate) const fn port(&self) -> PortIdentity {
         PortIdentity { clock: self.clock, port: self.port }
     }
 }
@@ -62,15 +63,15 @@ impl UnicastGrant {
 
 /// Message of a grant that is to be sent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct DueMessage {
-    pub(super) client: GrantHolder,
-    pub(super) kind: MessageType,
-    pub(super) sequence_id: u16,
+pub(crate) struct DueMessage {
+    pub(crate) client: GrantHolder,
+    pub(crate) kind: MessageType,
+    pub(crate) sequence_id: u16,
 }
 
 /// Unicast grants of a port, with the schedule of their messages.
 #[derive(Clone, Debug)]
-pub(super) struct Grants {
+pub(crate) struct Grants {
     settings: UnicastGrantLimits,
     by_key: BTreeMap<GrantKey, UnicastGrant>,
     queue: BTreeSet<(Timestamp<Monotonic>, GrantKey)>,
@@ -89,14 +90,14 @@ const fn cost(kind: MessageType, log_interval: i8) -> u64 {
 const RATE_UNIT_COST: u64 = 1 << LOG_INTERVAL_MAX;
 
 impl Grants {
-    pub(super) const fn new(settings: UnicastGrantLimits) -> Self {
+    pub(crate) const fn new(settings: UnicastGrantLimits) -> Self {
         Self { settings, by_key: BTreeMap::new(), queue: BTreeSet::new(), cost: 0 }
     }
 
     /// Grants or renews messages of type `kind` to a client, at an interval in log2 seconds;
     /// returns the granted duration in seconds. The duration may be shorter than requested; if
     /// anything else cannot be granted, the result is `None` and an earlier grant stays.
-    pub(super) fn request(
+    pub(crate) fn request(
         &mut self,
         client: GrantHolder,
         kind: MessageType,
@@ -173,12 +174,12 @@ impl Grants {
     }
 
     /// Ends a grant; returns false if there was none.
-    pub(super) fn cancel(&mut self, client: GrantHolder, kind: MessageType) -> bool {
+    pub(crate) fn cancel(&mut self, client: GrantHolder, kind: MessageType) -> bool {
         self.remove(&(client, kind)).is_some()
     }
 
     /// Returns true if the client holds a grant for this type of message at `now`.
-    pub(super) fn has_grant(
+    pub(crate) fn has_grant(
         &self,
         client: GrantHolder,
         kind: MessageType,
@@ -188,7 +189,7 @@ impl Grants {
     }
 
     /// Removes and returns the next message that is due at `now`. Expired grants are removed too.
-    pub(super) fn pop_due(&mut self, now: Timestamp<Monotonic>) -> Option<DueMessage> {
+    pub(crate) fn pop_due(&mut self, now: Timestamp<Monotonic>) -> Option<DueMessage> {
         loop {
             let &(at, key) = self.queue.first()?;
             if at > now {
@@ -206,25 +207,25 @@ impl Grants {
     }
 
     /// Returns the time of the next message or expiry of a grant; `None` without grants.
-    pub(super) fn next_due(&self) -> Option<Timestamp<Monotonic>> {
+    pub(crate) fn next_due(&self) -> Option<Timestamp<Monotonic>> {
         self.queue.first().map(|&(at, _)| at)
     }
 
     /// Ends all grants and returns their keys, those of a client consecutively.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = GrantKey> + use<> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = GrantKey> + use<> {
         self.queue.clear();
         self.cost = 0;
         std::mem::take(&mut self.by_key).into_keys()
     }
 
     /// Returns the number of grants.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
 
     /// Returns true if the state is consistent: queue, grants and total cost agree.
     #[cfg(test)]
-    pub(super) fn is_consistent(&self) -> bool {
+    pub(crate) fn is_consistent(&self) -> bool {
         let queue: BTreeSet<_> =
             self.by_key.iter().map(|(key, grant)| (grant.next_action_at(), *key)).collect();
         let sum: u64 = self.by_key.iter().map(|(key, grant)| cost(key.1, grant.log_interval)).sum();
@@ -232,7 +233,7 @@ impl Grants {
     }
 
     /// Returns the total rate of all grants, in messages per second; a Sync counts twice.
-    pub(super) fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.cost as f64 / RATE_UNIT_COST as f64
     }
 }

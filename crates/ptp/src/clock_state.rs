@@ -5,7 +5,7 @@ use horolog_time::Span;
 use horolog_wire::ptp::message::Grandmaster;
 use horolog_wire::ptp::{Announce, PtpFlags, PtpTimestamp};
 
-use super::settings::ClockSettings;
+use crate::settings::ClockSettings;
 
 /// PTP data of the clock at an instant, derived from the clock page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +90,7 @@ pub fn accuracy(bound: Span) -> u8 {
 
 /// Returns the error bound of an accuracy code; `None` if the code is not one from 0x20 to 0x30 (25
 /// ns to 10 s).
-pub(super) fn accuracy_bound(accuracy: u8) -> Option<Span> {
+pub(crate) fn accuracy_bound(accuracy: u8) -> Option<Span> {
     let index = usize::from(accuracy).checked_sub(0x20)?;
     ACCURACIES_NS.get(index).copied().map(Span::from_ns)
 }
