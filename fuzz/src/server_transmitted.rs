@@ -6,7 +6,7 @@ use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::{AssociationMode, Header};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/server/src/transmitted_reply.rs"]
+#[path = "../../crates/server/src/reply/transmitted_reply.rs"]
 mod transmitted_reply;
 
 use transmitted_reply::TransmittedReplyKey;

@@ -1,7 +1,7 @@
 //! Build date of this program: a lower limit of the present time, by which a wrong clock is
 //! detected. It is taken from `SOURCE_DATE_EPOCH`, so that builds are reproducible.
 
-use horolog_server::PlausibilityRuleParameters;
+use horolog_source::PlausibilityRuleParameters;
 use horolog_time::{Timestamp, Utc};
 
 /// `SOURCE_DATE_EPOCH` of this build, or [`PlausibilityRuleParameters::BUILD_MIN`] if that variable

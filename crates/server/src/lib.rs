@@ -6,48 +6,20 @@
 //! size, whatever the number of clients. No time is served from an expired clock page, and an
 //! unsynchronised clock is announced as such.
 
-mod address_hash;
-mod authenticate;
-mod check;
 mod clock;
 mod config;
-mod confine;
-mod counters;
-mod decide;
-mod engine;
-mod frame;
-mod hardware;
-mod host_time;
-mod interleaved;
-mod leap_file;
-mod leap_notice;
-mod leap_transition;
-mod limits;
-mod listen;
-mod listeners;
-mod metrics;
-mod nts_ke;
-mod page_builder;
+mod nts;
+mod operation;
 mod periodic;
-mod preferred_sockets;
-mod reload;
-mod reload_parts;
-mod response_time;
-mod secrets;
+mod reply;
 mod server;
-mod server_status;
-mod sources;
+mod sockets;
 mod start_error;
-pub mod status;
-mod tai;
-mod transmitted_reply;
-mod web;
-mod worker;
 mod xdp;
 
-pub use address_hash::AddressHashKey;
-pub use check::{ConfigCheckError, check};
-pub use clock::{ClockThreadStatus, STEP_MIN};
+pub use clock::leap_file::{LeapFile, LeapFileError};
+pub use clock::leap_notice::LeapNotice;
+pub use clock::thread::{ClockThreadStatus, STEP_MIN};
 pub use config::{
     ClockTrust, ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, EngineSelection, InterleavedConfig,
     InterleavedEngineSelection, LeapConfig, LimitsConfig, MetricsAndPrivilegesConfig, NtsConfig,
@@ -55,39 +27,34 @@ pub use config::{
     STRATA, SandboxMode, ServerConfig, ServerLivePageConfig, SocketSharingMode, SourceConfig,
     SystemLeapBehaviour, THREADS_MAX, TimestampsConfig, TimestampsConfigError, XdpTransmitMethod,
 };
-pub use confine::{ConfineError, ConfinementStatus};
-pub use counters::{IgnoredCounts, SocketEngineCounts, WorkerCounters};
-pub use decide::{IgnoreReason, PreparedReply, ReplyTimestampMode, RequestVerdict, decide};
-pub use frame::{
+pub use nts::nts_ke::NtsKeStatus;
+pub use nts::secrets::SecretsError;
+pub use operation::check::{ConfigCheckError, check};
+pub use operation::confine::{ConfineError, ConfinementStatus};
+pub use operation::metrics::{MetricsError, metric_names};
+pub use operation::reload::{ReloadError, ReloadOutcome, ReloadStatus};
+pub use operation::server_status::{ServerStatus, StatusFormatError, StoredClientCounts};
+pub use operation::status;
+pub use operation::web::ServerLivePageError;
+pub use reply::address_hash::AddressHashKey;
+pub use reply::decide::{IgnoreReason, PreparedReply, ReplyTimestampMode, RequestVerdict, decide};
+pub use reply::frame::{
     FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, decide_frame,
 };
-pub use hardware::HardwareTimestampingError;
-pub use horolog_ke::NtsKeLimits;
-pub use horolog_source::{
-    CalibrationConfig, CalibrationStatus, ClockErrorLogConfig, PlausibilityRuleParameters,
-    PulseEdgeKind, PulseSpec, SelectionState, SentenceInput, SourceSpec, SourceStatus,
-};
-pub use interleaved::{
+pub use reply::interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, may_be_interleaved,
 };
-pub use leap_file::{LeapFile, LeapFileError};
-pub use leap_notice::LeapNotice;
-pub use limits::{
+pub use reply::limits::{
     Admission, DropReason, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, RequestLengthClass,
     responder_settings,
 };
-pub use listen::ListenAddressSet;
-pub use listeners::WorkerStatus;
-pub use metrics::{MetricsError, metric_names};
-pub use nts_ke::NtsKeStatus;
-pub use reload::{ReloadError, ReloadOutcome, ReloadStatus};
-pub use response_time::ResponseTimeHistogram;
-pub use secrets::SecretsError;
 pub use server::Server;
-pub use server_status::{ServerStatus, StatusFormatError, StoredClientCounts};
+pub use sockets::counters::{IgnoredCounts, SocketEngineCounts, WorkerCounters};
+pub use sockets::hardware::HardwareTimestampingError;
+pub use sockets::listen::ListenAddressSet;
+pub use sockets::listeners::WorkerStatus;
+pub use sockets::response_time::ResponseTimeHistogram;
 pub use start_error::StartError;
-pub use web::ServerLivePageError;
-pub use xdp::{
-    XdpCounts, XdpDropCounts, XdpEngineError, XdpInterfaceStatus, XdpKissCounts, XdpPassCounts,
-    clock_update,
-};
+pub use xdp::clock_page_sink::clock_update;
+pub use xdp::counts::{XdpCounts, XdpDropCounts, XdpInterfaceStatus, XdpKissCounts, XdpPassCounts};
+pub use xdp::engine::XdpEngineError;

@@ -8,35 +8,43 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use horolog_http::HttpResponder;
 use horolog_ke::NtsKeServer;
+use horolog_ptp::{OpenPtpPorts, PtpThreads};
 use horolog_source::{ClockPageReader, ClockPageSink, RunningCalibration, shared_pages};
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::{Clock, Span, measure_precision};
 use horolog_wire::ntp::LeapIndicator;
 
-use crate::authenticate::Secrets;
-use crate::clock::{ClockThread, read_clocks};
-use crate::confine::{ConfinementStatus, confine};
-use crate::hardware::HardwareTimestamping;
-use crate::host_time::{PlausibilityAtStart, TimeSaveThread};
-use crate::leap_notice::describe_leap;
-use crate::listeners::{Listeners, ListenersReloader, OpenListeners};
-use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
-use crate::page_builder::ClockPageBuilder;
-use crate::reload::{ReloadError, ReloadManager, ReloadOutcome, Reloader, ReplyValuesReloader};
-use crate::reload_parts::{LeapFileReloader, LimitsReloader, SecretsReloader};
-use crate::secrets::CookieKeyRotator;
-use crate::server_status::{SCHEMA, ServerStatus, StoredClientCounts};
-use crate::sources::{OpenSources, SourcesThread};
-use crate::status::{self, StatusSocket};
-use crate::web::{self, ServerLivePage};
-use crate::worker::WorkerContext;
-use crate::xdp::{AfXdpQueue, SharedListenAddresses, StartedXdpEngine, XdpEngine, XdpEngineError};
-use crate::{
-    AddressHashKey, EngineSelection, InterleavedTable, LeapFile, Limiter, ServerConfig,
-    SocketEngineCounts, StartError, metrics, secrets, sources,
+use crate::clock::host_time::{PlausibilityAtStart, TimeSaveThread};
+use crate::clock::leap_file::LeapFile;
+use crate::clock::leap_notice::describe_leap;
+use crate::clock::page_builder::ClockPageBuilder;
+use crate::clock::sources::{self, OpenSources, SourcesThread};
+use crate::clock::thread::{ClockThread, read_clocks};
+use crate::config::{EngineSelection, ServerConfig};
+use crate::nts::authenticate::Secrets;
+use crate::nts::nts_ke::{self, NtsKeReloader, NtsKeStatus};
+use crate::nts::secrets::{self, CookieKeyRotator};
+use crate::operation::confine::{ConfinementStatus, confine};
+use crate::operation::metrics;
+use crate::operation::reload::{
+    ReloadError, ReloadManager, ReloadOutcome, Reloader, ReplyValuesReloader,
 };
-use horolog_ptp::{OpenPtpPorts, PtpThreads};
+use crate::operation::reload_parts::{LeapFileReloader, LimitsReloader, SecretsReloader};
+use crate::operation::server_status::{SCHEMA, ServerStatus, StoredClientCounts};
+use crate::operation::status::{self, StatusSocket};
+use crate::operation::web::{self, ServerLivePage};
+use crate::reply::address_hash::AddressHashKey;
+use crate::reply::interleaved::InterleavedTable;
+use crate::reply::limits::Limiter;
+use crate::sockets::counters::SocketEngineCounts;
+use crate::sockets::hardware::HardwareTimestamping;
+use crate::sockets::listen::SharedListenAddresses;
+use crate::sockets::listeners::{Listeners, ListenersReloader, OpenListeners};
+use crate::sockets::worker::WorkerContext;
+use crate::start_error::StartError;
+use crate::xdp::engine::{StartedXdpEngine, XdpEngine, XdpEngineError};
+use crate::xdp::queues::AfXdpQueue;
 
 /// Parts of a running server, from which the status is made.
 #[derive(Debug)]

@@ -9,7 +9,9 @@ use horolog_time::{Clock, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 
 use super::*;
-use crate::{ClockTrust, IgnoreReason, SocketSharingMode, status};
+use crate::config::{ClockTrust, ConfigError, SocketSharingMode};
+use crate::operation::status;
+use crate::reply::decide::IgnoreReason;
 
 fn config(address: &str) -> ServerConfig {
     ServerConfig {
@@ -167,7 +169,7 @@ fn an_address_of_another_host_is_refused() {
 #[test]
 fn a_wrong_configuration_is_refused() {
     let error = Server::start(&ServerConfig { stratum: 0, ..config("127.0.0.1:0") }).unwrap_err();
-    assert!(matches!(error, StartError::Config(crate::ConfigError::Stratum(0))));
+    assert!(matches!(error, StartError::Config(ConfigError::Stratum(0))));
 }
 
 #[test]

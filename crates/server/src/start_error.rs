@@ -1,20 +1,23 @@
 //! Reasons for which a server did not start, with messages for the user.
 
-use horolog_sys::explain::explain;
 use std::io;
 use std::net::SocketAddr;
 
 use horolog_io::UdpDeviceError;
 use horolog_ke::NtsKeError;
-use horolog_source::SourceError;
-
-use crate::hardware::HardwareTimestampingError;
-use crate::metrics::MetricsError;
-use crate::status::StatusError;
-use crate::web::ServerLivePageError;
-use crate::xdp::XdpEngineError;
-use crate::{ConfigError, ConfineError, LeapFileError, SecretsError};
 use horolog_ptp::PtpStartError;
+use horolog_source::SourceError;
+use horolog_sys::explain::explain;
+
+use crate::clock::leap_file::LeapFileError;
+use crate::config::ConfigError;
+use crate::nts::secrets::SecretsError;
+use crate::operation::confine::ConfineError;
+use crate::operation::metrics::MetricsError;
+use crate::operation::status::StatusError;
+use crate::operation::web::ServerLivePageError;
+use crate::sockets::hardware::HardwareTimestampingError;
+use crate::xdp::engine::XdpEngineError;
 
 /// Reason for which a server did not start; its text is one line for the user. All that was opened
 /// is closed again.

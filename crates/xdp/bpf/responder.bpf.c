@@ -2,8 +2,8 @@
 /*
  * XDP engine of the server: answers NTP client requests of basic and interleaved mode on ingress.
  *
- * It implements exactly the subset that horolog_server::frame describes, and a test drives both
- * over the same frames. Requests outside the subset are passed to the network stack, where the
+ * It implements exactly the subset that horolog_server::decide_frame describes, and a test drives
+ * both over the same frames. Requests outside the subset are passed to the network stack, where the
  * socket engine decides, or, if they are longer than a header, redirected to an AF_XDP socket of
  * that engine; nothing is guessed, and nothing is dropped except what limits and lists refuse. Time
  * comes from a clock page; after its expiry nothing is answered.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_discipline::OscillatorModel;
-use horolog_server::{
+use horolog_source::{
     CalibrationConfig, ClockErrorLogConfig, PulseEdgeKind, PulseSpec, SentenceInput,
 };
 use horolog_time::Span;

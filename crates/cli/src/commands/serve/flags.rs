@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use horolog_ke::NtsKeLimits;
 use horolog_report::html::{LivePageKind, live};
 use horolog_server::{
     InterleavedConfig, InterleavedEngineSelection, LeapConfig, MetricsAndPrivilegesConfig,
-    NtsConfig, NtsKeLimits, SandboxMode, ServerLivePageConfig, SystemLeapBehaviour,
-    TimestampsConfig,
+    NtsConfig, SandboxMode, ServerLivePageConfig, SystemLeapBehaviour, TimestampsConfig,
 };
 
 use super::log::LogFormat;

@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use horolog_server::{PlausibilityConfig, PlausibilityRuleParameters, SourceConfig, SourceSpec};
+use horolog_server::{PlausibilityConfig, SourceConfig};
+use horolog_source::{PlausibilityRuleParameters, SourceSpec};
 use horolog_time::{NS_PER_S, Timestamp, Utc};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use horolog_report::units::human_rate;
-use horolog_server::{
-    ServerStatus, SocketEngineCounts, SourceStatus, StoredClientCounts, XdpCounts,
-};
+use horolog_server::{ServerStatus, SocketEngineCounts, StoredClientCounts, XdpCounts};
+use horolog_source::SourceStatus;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 

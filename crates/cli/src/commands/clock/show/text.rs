@@ -2,7 +2,8 @@
 
 use horolog_ptp::{AnnouncedClock, PtpPortStatus, PtpStatus};
 use horolog_report::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
-use horolog_server::{CalibrationStatus, SelectionState, ServerStatus, SourceStatus};
+use horolog_server::ServerStatus;
+use horolog_source::{CalibrationStatus, SelectionState, SourceStatus};
 
 const NAME_WIDTH: usize = 30;
 const FIGURE_WIDTH: usize = 14;
