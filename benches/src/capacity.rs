@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::mix::RequestMix;
 use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
+use horolog_load::request_kind::RequestKind;
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{CapacitySearchGoal, LoadEngineKind, LoadResult, SearchEndReason};
 use horolog_stats::{GoalLossRatio, SearchConfig};
@@ -135,11 +137,11 @@ pub(crate) fn load(
     let target = lab.server().first_interface().ipv4.to_string().parse()?;
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(LoadEngineKind::Xdp);
-    options.echo = server == Server::Reflector;
-    options.ptp = match server {
-        Server::PtpReflector => Some(PTP_DELAY),
-        Server::MonitorReflector => Some(PTP_MONITOR),
-        _ => None,
+    options.requests = match server {
+        Server::Reflector => RequestMix::only(RequestKind::Echo),
+        Server::PtpReflector => RequestMix::only(PTP_DELAY),
+        Server::MonitorReflector => RequestMix::only(PTP_MONITOR),
+        _ => RequestMix::default(),
     };
     options.namespaces = vec![lab.server().netns.clone()];
     change(&mut options);

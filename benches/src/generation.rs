@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::mix::RequestMix;
 use horolog_load::ramp::Ramp;
+use horolog_load::request_kind::NtpRequestOptions;
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::LoadEngineKind;
 use horolog_wire::ntp;
@@ -24,14 +26,14 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 /// Goal of the ratio of the in-kernel engine to the packet engine on one core.
 const RATIO_GOAL: f64 = 10.0;
 
-/// Name of a kind of request, its destination port, and its change of the options.
-type Mode = (&'static str, u16, fn(&mut LoadOptions));
+/// Name of a kind of request, its destination port, and the requests.
+type Mode = (&'static str, u16, fn() -> RequestMix);
 
 const MODES: [Mode; 4] = [
-    ("basic", ntp::PORT, |_| ()),
-    ("interleaved", ntp::PORT, |options| options.interleaved = true),
-    ("PTP delay", EVENT_PORT, |options| options.ptp = Some(PTP_DELAY)),
-    ("PTP NetSync Monitor", EVENT_PORT, |options| options.ptp = Some(PTP_MONITOR)),
+    ("basic", ntp::PORT, RequestMix::default),
+    ("interleaved", ntp::PORT, || RequestMix::only(NtpRequestOptions::interleaved())),
+    ("PTP delay", EVENT_PORT, || RequestMix::only(PTP_DELAY)),
+    ("PTP NetSync Monitor", EVENT_PORT, || RequestMix::only(PTP_MONITOR)),
 ];
 
 /// Measures all modes `rounds` times.
@@ -45,10 +47,10 @@ pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
             options.engine = Some(LoadEngineKind::Packet);
             options.threads = Some(1);
         })?);
-        for ((name, port, mode), runs) in MODES.iter().zip(&mut runs) {
+        for ((name, port, requests), runs) in MODES.iter().zip(&mut runs) {
             let rate = arrival_rate(&lab, *port, |options| {
                 options.engine = Some(LoadEngineKind::Xdp);
-                mode(options);
+                options.requests = requests();
             })?;
             eprintln!("round {round} of {rounds}: {name}: {rate:.0}/s");
             runs.push(rate);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::mix::RequestMix;
 use horolog_load::ptp::{PtpRequestKind, PtpRequestOptions};
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun, ramp::Ramp};
 use horolog_record::{LoadEngineKind, LoadResult, LoadSeriesPoint, RunObserver, Trial};
@@ -180,7 +181,7 @@ impl TrialPlan {
         let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
         let target = self.target.unwrap_or(lab.server().first_interface().ipv4);
         let mut options = LoadOptions::new(target.to_string().parse()?, LoadProcedure::Ramp(ramp));
-        options.ptp = self.ptp;
+        options.requests = self.ptp.map_or_else(RequestMix::default, RequestMix::only);
         options.engine = Some(self.engine);
         options.threads = self.threads;
         options.hints.mac = self.mac;

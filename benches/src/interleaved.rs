@@ -4,6 +4,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use horolog_load::mix::RequestMix;
+use horolog_load::request_kind::NtpRequestOptions;
 use horolog_record::{LoadResult, Trial};
 
 use crate::capacity;
@@ -61,7 +63,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 
 fn search(server: Server, binary: &Path) -> Result<InterleavedRun> {
     let result = capacity::load(server, binary, capacity::search()?, |options| {
-        options.interleaved = true;
+        options.requests = RequestMix::only(NtpRequestOptions::interleaved());
         options.clients = Some(CLIENTS);
     })?;
     let search = result.search.as_ref().context("the search has no result")?;

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::mix::RequestMix;
 use horolog_load::nts::{
     AeadAlgorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
 };
 use horolog_load::ramp::Ramp;
+use horolog_load::request_kind::NtsSessionSource;
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{LoadEngineKind, LoadResult};
 
@@ -109,14 +111,14 @@ fn load(
     options.engine = Some(LoadEngineKind::Packet);
     options.threads = Some(threads);
     options.namespaces = vec![lab.server().netns.clone()];
-    options.nts = Some(NtsOptions {
+    options.requests = RequestMix::only(NtsSessionSource::Exchanges(NtsOptions {
         ke_server: options.target.with_port(KE_PORT),
         name: Some(NAME.to_owned()),
         trust: TrustAnchors::from_pem_file(Some(&started.certificate))?,
         algorithms: vec![AeadAlgorithm::AesSivCmac256],
         sessions: SessionCount::Shared(SESSIONS_DEFAULT),
         share: 100,
-    });
+    }));
     lab.client().run(|| {
         let load = LoadRun::prepare(options)?;
         let before = started.cpu_time_s()?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use horolog_io::{Batch, BatchDevice, BatchPacket, UdpDevice, UdpDeviceOptions};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
+use horolog_load::mix::RequestMix;
 use horolog_load::ptp::PtpRequestOptions;
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{LoadEngineKind, LoadResult};
@@ -83,7 +84,7 @@ impl RunningMaster {
         let target = self.lab.server().first_interface().ipv4.to_string().parse()?;
         let mut options = LoadOptions::new(target, job);
         options.engine = Some(LoadEngineKind::Xdp);
-        options.ptp = Some(plan);
+        options.requests = RequestMix::only(plan);
         options.source_network = Some(CLIENTS.parse()?);
         options.namespaces = vec![self.lab.server().netns.clone()];
         Ok(self.client().run(|| LoadRun::prepare(options)?.run(&mut ()))??)

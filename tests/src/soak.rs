@@ -44,9 +44,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_load::LoadOptions;
+use horolog_load::mix::RequestMix;
 use horolog_load::nts::{
     AeadAlgorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
 };
+use horolog_load::request_kind::{NtpRequestOptions, NtsSessionSource};
 use horolog_record::{LoadEngineKind as LoadEngine, LossLocation, Trial};
 use horolog_time::Span;
 use horolog_wire::ntp::LeapIndicator;
@@ -366,26 +368,24 @@ impl Soak {
     /// Returns the options that are equivalent to the flags of [`SoakRequestKind::arguments`].
     fn options(&self, kind: SoakRequestKind, run: (f64, Duration)) -> Result<LoadOptions> {
         let options = options_at_rate(self.at, run)?;
-        let nts = || -> Result<NtsOptions> {
-            Ok(NtsOptions {
+        let nts = || -> Result<NtsSessionSource> {
+            Ok(NtsSessionSource::Exchanges(NtsOptions {
                 ke_server: options.target.with_port(KE_PORT),
                 name: None,
                 trust: TrustAnchors::from_pem_file(Some(Path::new(&self.certificate)))?,
                 algorithms: vec![AeadAlgorithm::AesSivCmac256],
                 sessions: SessionCount::Shared(SESSIONS_DEFAULT),
                 share: 100,
-            })
+            }))
         };
-        Ok(match kind {
-            SoakRequestKind::Plain => LoadOptions { engine: Some(LoadEngine::Xdp), ..options },
+        let (engine, requests) = match kind {
+            SoakRequestKind::Plain => (LoadEngine::Xdp, RequestMix::default()),
             SoakRequestKind::Interleaved => {
-                LoadOptions { engine: Some(LoadEngine::Xdp), interleaved: true, ..options }
+                (LoadEngine::Xdp, RequestMix::only(NtpRequestOptions::interleaved()))
             }
-            SoakRequestKind::Nts => {
-                let nts = Some(nts()?);
-                LoadOptions { engine: Some(LoadEngine::Packet), nts, ..options }
-            }
-        })
+            SoakRequestKind::Nts => (LoadEngine::Packet, RequestMix::only(nts()?)),
+        };
+        Ok(LoadOptions { engine: Some(engine), requests, ..options })
     }
 
     /// Loads the server at `rate` and checks every reply.

@@ -12,8 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::mix::RequestMix;
 use horolog_load::nts::{AeadAlgorithm, CookieMasterSecret, NtsSessions, SESSIONS_DEFAULT};
 use horolog_load::ramp::Ramp;
+use horolog_load::request_kind::NtsSessionSource;
 use horolog_load::{LoadError, LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, CapacitySearchGoal, Finding, FindingCode, Host,
@@ -245,7 +247,7 @@ impl<'a> NtsBench<'a> {
         let half = thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
         options.threads = Some(self.options.load_threads.unwrap_or(half));
         options.namespaces = vec![self.lab.server().netns.clone()];
-        options.sessions = Some(Arc::new(sessions));
+        options.requests = RequestMix::only(NtsSessionSource::Existing(Arc::new(sessions)));
         options.counter_source = Some(server.counter_source());
         options.command.clone_from(&self.options.command);
         self.observer.measurement_started(format!("{label}: "));

@@ -141,7 +141,7 @@ impl RunningCapture {
             CaptureSummary { error, ..capture_thread.summary }
         };
         let thread = thread::Builder::new().name("capture".into()).spawn(run)?;
-        let ptp = plan.ptp.map(|ptp| ptp.kind);
+        let ptp = plan.requests.ptp().map(|ptp| ptp.kind);
         Ok(Self { control, should_end, thread: Some(thread), ptp, one_in: 1 })
     }
 
@@ -177,9 +177,9 @@ impl Drop for RunningCapture {
 
 /// Returns the addresses and ports between which packets are captured.
 fn conversation(plan: &RunPlan) -> RemoteEndSelection {
-    match &plan.ptp {
+    match plan.requests.ptp() {
         None => RemoteEndSelection::with_udp_remote(plan.target),
-        Some(ptp) => ptp_conversation(plan, ptp),
+        Some(ptp) => ptp_conversation(plan, &ptp),
     }
 }
 

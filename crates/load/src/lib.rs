@@ -32,6 +32,7 @@ pub mod random;
 pub mod recovery;
 pub mod remote_counters;
 pub mod request;
+pub mod request_kind;
 pub mod request_tracker;
 mod run;
 pub mod schedule;

@@ -1,24 +1,23 @@
-//! Mix of requests: several kinds of requests in one load, each with its weight.
+//! Mix of requests: the kinds of requests in one load, each with its weight. A run of one kind is a
+//! mix of one.
 
-use std::iter;
-use std::net::SocketAddr;
-use std::sync::Arc;
-
+use horolog_record::RequestMode;
 use thiserror::Error;
 
-use crate::nts::{NtsOptions, NtsSessions};
-use crate::options::{LoadOptions, LoadProcedure};
-use crate::ptp::PtpRequestOptions;
-use crate::target::TargetName;
-use crate::trailer::TrailerOptions;
+use crate::options::LoadOptions;
+use crate::request_kind::{NtpRequestOptions, RequestKind};
 
 /// Most kinds of requests in a mix.
 pub const PARTS_MAX: usize = 8;
 
+/// Requests of a run: one kind, or several kinds at once, each with its weight.
+#[derive(Clone, Debug)]
+pub struct RequestMix(Vec<MixPart>);
+
 /// One kind of requests in a mix, with its weight.
 #[derive(Clone, Debug)]
 pub struct MixPart {
-    /// Name in the result.
+    /// Name in the result; empty if it is the only kind.
     pub name: String,
     /// Weight: the part's share of the rate is its weight over the sum of all weights.
     pub weight: f64,
@@ -26,34 +25,68 @@ pub struct MixPart {
     pub request_kind: RequestKind,
 }
 
-/// Protocol and options of the requests of one part of a mix.
-#[derive(Clone, Debug)]
-pub enum RequestKind {
-    /// NTP requests.
-    Ntp(NtpRequestOptions),
-    /// PTP requests.
-    Ptp(PtpRequestOptions),
-}
-
-/// NTP requests: basic mode and version 4 by default.
-#[derive(Clone, Debug)]
-pub struct NtpRequestOptions {
-    /// NTP version, 1 to 4.
-    pub version: u8,
-    /// True for interleaved mode (RFC 9769).
-    pub interleaved: bool,
-    /// NTS authentication with new sessions; `None` without.
-    pub nts: Option<NtsOptions>,
-    /// NTS authentication by existing sessions.
-    pub sessions: Option<Arc<NtsSessions>>,
-    /// Trailer after the header.
-    pub trailer: TrailerOptions,
-}
-
-impl Default for NtpRequestOptions {
+impl Default for RequestMix {
     fn default() -> Self {
-        let (nts, sessions, trailer) = (None, None, TrailerOptions::default());
-        Self { version: 4, interleaved: false, nts, sessions, trailer }
+        Self::only(NtpRequestOptions::default())
+    }
+}
+
+impl RequestMix {
+    /// Returns the requests of a run with one kind.
+    #[must_use]
+    pub fn only(kind: impl Into<RequestKind>) -> Self {
+        let (name, request_kind) = (String::new(), kind.into());
+        Self(vec![MixPart { name, weight: 1.0, request_kind }])
+    }
+
+    /// Returns the requests of a run with several kinds. An error if their number, a name or a
+    /// weight is invalid.
+    pub fn several(parts: Vec<MixPart>) -> Result<Self, MixError> {
+        if !(2..=PARTS_MAX).contains(&parts.len()) {
+            return Err(MixError::Parts(parts.len()));
+        }
+        for (index, MixPart { name, weight, .. }) in parts.iter().enumerate() {
+            if !(*weight > 0.0 && weight.is_finite()) {
+                return Err(MixError::Weight { name: name.clone(), weight: *weight });
+            }
+            if parts[..index].iter().any(|before| before.name == *name) {
+                return Err(MixError::DuplicateName(name.clone()));
+            }
+        }
+        Ok(Self(parts))
+    }
+
+    /// Returns the kinds of requests, at least one.
+    #[must_use]
+    pub fn parts(&self) -> &[MixPart] {
+        &self.0
+    }
+
+    /// Returns the kinds of requests without names and weights.
+    pub fn kinds(&self) -> impl Iterator<Item = &RequestKind> + Clone {
+        self.0.iter().map(|part| &part.request_kind)
+    }
+
+    /// Returns true if there are several kinds.
+    #[must_use]
+    pub const fn is_several(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// Returns the mode for the record.
+    #[must_use]
+    pub fn mode(&self) -> RequestMode {
+        match &self.0[..] {
+            [only] => only.request_kind.mode(),
+            _ => RequestMode::Mix,
+        }
+    }
+
+    /// Returns each part's share of the whole, from 0 to 1.
+    #[must_use]
+    pub fn shares(&self) -> Vec<f64> {
+        let total: f64 = self.0.iter().map(|part| part.weight).sum();
+        self.0.iter().map(|part| part.weight / total).collect()
     }
 }
 
@@ -87,13 +120,6 @@ pub enum MixError {
     UnsupportedOption(&'static str),
 }
 
-/// Returns each part's share of the whole, from 0 to 1.
-#[must_use]
-pub fn shares(parts: &[MixPart]) -> Vec<f64> {
-    let total: f64 = parts.iter().map(|part| part.weight).sum();
-    parts.iter().map(|part| part.weight / total).collect()
-}
-
 /// Divides `total` items by shares that sum to 1. Each share receives at least one item, so the sum
 /// can exceed `total` if a share amounts to less than one item.
 #[must_use]
@@ -121,102 +147,30 @@ pub fn divide(total: u32, shares: &[f64]) -> Vec<u32> {
     parts
 }
 
-/// Refuses kinds of requests that cannot be combined.
+/// Refuses options of the run that several kinds of requests do not support.
 pub(crate) fn check_mix(options: &LoadOptions) -> Result<(), MixError> {
-    let parts = &options.mix;
-    if !(2..=PARTS_MAX).contains(&parts.len()) {
-        return Err(MixError::Parts(parts.len()));
+    let mix = &options.requests;
+    if !mix.is_several() {
+        return Ok(());
     }
-    for (index, MixPart { name, weight, .. }) in parts.iter().enumerate() {
-        if !(*weight > 0.0 && weight.is_finite()) {
-            return Err(MixError::Weight { name: name.clone(), weight: *weight });
-        }
-        if parts[..index].iter().any(|before| before.name == *name) {
-            return Err(MixError::DuplicateName(name.clone()));
-        }
+    let parts = mix.parts().len();
+    if let Some(clients) = options.clients.filter(|&clients| (clients as usize) < parts) {
+        return Err(MixError::Clients { parts, clients });
     }
-    if let Some(clients) = options.clients.filter(|&clients| (clients as usize) < parts.len()) {
-        return Err(MixError::Clients { parts: parts.len(), clients });
-    }
-    let ptp = parts.iter().filter_map(|part| match &part.request_kind {
-        RequestKind::Ptp(plan) => Some(plan),
-        RequestKind::Ntp(_) => None,
-    });
-    let multicast = ptp.clone().any(|plan| plan.multicast);
-    let reason = if options.echo {
+    let ptp = mix.kinds().filter_map(RequestKind::ptp);
+    let reason = if mix.kinds().any(|kind| matches!(kind, RequestKind::Echo)) {
         "a mix is not supported for a reflector, which echoes every kind of request"
     } else if options.compliant_clients.is_some() {
         "compliant clients do not support a mix; omit one of the two"
     } else if options.capture.is_some() {
         "--pcap does not support a mix; capture a run of one kind of request"
-    } else if multicast && ptp.count() > 1 {
+    } else if ptp.clone().any(|ptp| ptp.multicast) && ptp.count() > 1 {
         "a mix does not support multicast: replies to a group do not identify the kind of request; \
          omit multicast"
     } else {
         return Ok(());
     };
     Err(MixError::UnsupportedOption(reason))
-}
-
-/// Returns the options of each part, without those that apply to the whole run. Offsets are
-/// measured for the parts whose replies carry a transmit time.
-pub(crate) fn part_runs(options: &LoadOptions, address: SocketAddr) -> Vec<LoadOptions> {
-    let shares = shares(&options.mix);
-    let clients = options.clients.map(|clients| divide(clients, &shares));
-    let clients = clients.map_or_else(
-        || iter::repeat_n(None, shares.len()).collect::<Vec<_>>(),
-        |clients| clients.into_iter().map(Some).collect(),
-    );
-    let parts = options.mix.iter().zip(shares).zip(clients);
-    let run = |((part, share), clients)| {
-        let job = options.job.scaled(share);
-        let alone = LoadOptions { clients, ..inherited_options(options, address.into(), job) };
-        part_options(part, options, alone)
-    };
-    parts.map(run).collect()
-}
-
-/// Returns the options that every part inherits.
-fn inherited_options(options: &LoadOptions, target: TargetName, job: LoadProcedure) -> LoadOptions {
-    LoadOptions {
-        engine: options.engine,
-        source_network: options.source_network,
-        threads: options.threads,
-        family: options.family,
-        hints: options.hints.clone(),
-        i_own_this_target: options.i_own_this_target,
-        random_sources: options.random_sources,
-        spacing: options.spacing,
-        reply_timeout: options.reply_timeout,
-        fairness: options.fairness,
-        overload_test: options.overload_test,
-        ..LoadOptions::new(target, job)
-    }
-}
-
-fn part_options(part: &MixPart, options: &LoadOptions, inherited: LoadOptions) -> LoadOptions {
-    match part.request_kind.clone() {
-        RequestKind::Ntp(NtpRequestOptions { version, interleaved, nts, sessions, trailer }) => {
-            let explicit_port = options.target.has_port().then(|| options.target.port());
-            let target = explicit_port
-                .map_or_else(|| inherited.target.clone(), |port| inherited.target.with_port(port));
-            let offset = options.offset;
-            LoadOptions {
-                target,
-                version,
-                interleaved,
-                nts,
-                sessions,
-                trailer,
-                offset,
-                ..inherited
-            }
-        }
-        RequestKind::Ptp(plan) => {
-            let offset = options.offset.filter(|_| plan.reports_transmit_time());
-            LoadOptions { ptp: Some(plan), offset, ..inherited }
-        }
-    }
 }
 
 #[cfg(test)]

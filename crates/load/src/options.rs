@@ -1,6 +1,5 @@
 //! Options of a run, as given by flags or a configuration, before names are resolved.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use horolog_record::{CapacitySearchGoal, LoadEngineKind as Kind, RequestSpacing};
@@ -14,15 +13,12 @@ use crate::compliant_clients::CompliantClientOptions;
 use crate::limit::LoadMetricLimit;
 use crate::load_profile::LoadProfile;
 use crate::loss_attribution_counters::ServerRequestCountsFn;
-use crate::mix::MixPart;
-use crate::nts::{NtsOptions, NtsSessions};
+use crate::mix::RequestMix;
 use crate::offset::ServerOffsetOptions;
-use crate::ptp::PtpRequestOptions;
 use crate::ramp::Ramp;
 use crate::remote_counters::RemoteCounterOptions;
 use crate::run::OverloadTestOptions;
 use crate::target::{AddressFamily, RouteHints, TargetName};
-use crate::trailer::TrailerOptions;
 
 /// Sequence of rates and trials that a run goes through.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,10 +58,11 @@ impl LoadProcedure {
 }
 
 /// Options of a run. [`LoadOptions::new`] sets defaults.
-#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct LoadOptions {
     /// Target of the load.
     pub target: TargetName,
+    /// Requests to send.
+    pub requests: RequestMix,
     /// Address family to use for a name.
     pub family: Option<AddressFamily>,
     /// The user's hints about the route.
@@ -88,30 +85,12 @@ pub struct LoadOptions {
     pub warm_up: u32,
     /// Number of sending threads; `None` uses one per core.
     pub threads: Option<usize>,
-    /// NTP version of the requests, 1 to 4.
-    pub version: u8,
     /// Spacing of the requests.
     pub spacing: RequestSpacing,
     /// Time after which a reply counts as late.
     pub reply_timeout: Duration,
-    /// The target is a reflector, which returns requests unchanged, instead of a time server; this
-    /// measures the capacity of the path. Only the XDP engine supports it.
-    pub echo: bool,
-    /// Send requests in interleaved mode (RFC 9769).
-    pub interleaved: bool,
-    /// Authentication of requests with NTS sessions from NTS-KE; `None` without.
-    pub nts: Option<NtsOptions>,
-    /// Authenticate requests with existing sessions, instead of those of `nts`.
-    pub sessions: Option<Arc<NtsSessions>>,
-    /// Trailer after the header of every request.
-    pub trailer: TrailerOptions,
     /// Measure offsets of the server's transmit timestamps.
     pub offset: Option<ServerOffsetOptions>,
-    /// Send requests to a PTP master instead of an NTP server.
-    pub ptp: Option<PtpRequestOptions>,
-    /// Several kinds of requests at once; then `version`, `interleaved`, `nts`, `sessions`,
-    /// `trailer` and `ptp` have no effect. Empty for one kind of requests.
-    pub mix: Vec<MixPart>,
     /// Job of the run.
     pub job: LoadProcedure,
     /// Count each client separately, and report the evenness of the replies.
@@ -155,6 +134,7 @@ impl LoadOptions {
     pub fn new(target: TargetName, job: LoadProcedure) -> Self {
         Self {
             target,
+            requests: RequestMix::default(),
             family: None,
             hints: RouteHints::default(),
             i_own_this_target: false,
@@ -165,17 +145,9 @@ impl LoadOptions {
             rate_per_client: None,
             warm_up: 0,
             threads: None,
-            version: 4,
             spacing: RequestSpacing::Constant,
             reply_timeout: Duration::from_secs(1),
-            echo: false,
-            interleaved: false,
-            nts: None,
-            sessions: None,
-            trailer: TrailerOptions::default(),
             offset: None,
-            ptp: None,
-            mix: Vec::new(),
             job,
             fairness: false,
             compliant_clients: None,

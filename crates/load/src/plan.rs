@@ -12,12 +12,11 @@ use horolog_wire::prefix::Prefix;
 
 use crate::clients::{LaneClients, SimulatedClientNetwork};
 use crate::load_profile::LoadProfile;
-use crate::nts::NtsSessions;
 use crate::offset::ServerOffsetOptions;
-use crate::ptp::{self, PtpRequestOptions};
+use crate::ptp;
+use crate::request_kind::RequestKind;
 use crate::target::Route;
 use crate::token::RequestTokenCodec;
-use crate::trailer::TrailerOptions;
 use crate::verify::ReplyVerifier;
 
 /// Plan of one part of a mix.
@@ -44,7 +43,7 @@ pub struct ReplyDropPlan {
     pub ports: RangeInclusive<u16>,
 }
 
-/// One run against one target.
+/// Plan of one kind of requests of a run.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct RunPlan {
@@ -52,8 +51,8 @@ pub struct RunPlan {
     pub target: SocketAddr,
     /// Route to the target.
     pub route: Route,
-    /// NTP version of the requests, 1 to 4.
-    pub version: u8,
+    /// Kind of the requests, with existing NTS sessions if it requires any.
+    pub requests: RequestKind,
     /// Number of sending threads, at least 1; the XDP engine uses as many of them as a rate
     /// requires.
     pub lanes: usize,
@@ -71,10 +70,6 @@ pub struct RunPlan {
     pub token: RequestTokenCodec,
     /// Reply timeout.
     pub reply_timeout: Duration,
-    /// True if the target is a reflector, which returns requests unchanged.
-    pub echo: bool,
-    /// True if requests are in interleaved mode.
-    pub interleaved: bool,
     /// True if each client is counted separately.
     pub fairness: bool,
     /// Length of the intervals of the load profile or of the overload test; `None` if the run has
@@ -95,46 +90,20 @@ pub struct RunPlan {
     pub consecutive_requests: u32,
     /// True if a capture must record the packets sent, so they must pass the queues.
     pub is_captured: bool,
-    /// NTS sessions that authenticate requests.
-    pub sessions: Option<Arc<NtsSessions>>,
-    /// Trailer of the requests that are not authenticated.
-    pub trailer: TrailerOptions,
     /// Offset options; `None` if no offsets are measured.
     pub offset: Option<ServerOffsetOptions>,
-    /// Requests to a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
-    /// `sessions` have no effect.
-    pub ptp: Option<PtpRequestOptions>,
-    /// Kinds of requests of a mix, each of which has its own plan; none in other runs.
-    pub parts: Vec<MixPartPlan>,
 }
 
 impl RunPlan {
-    /// Returns the mode of the requests.
-    #[must_use]
-    pub fn mode(&self) -> RequestMode {
-        if !self.parts.is_empty() {
-            RequestMode::Mix
-        } else if let Some(ptp) = self.ptp {
-            ptp.mode()
-        } else if self.echo {
-            RequestMode::Echo
-        } else if self.sessions.is_some() {
-            RequestMode::NtpNts
-        } else if self.interleaved {
-            RequestMode::NtpInterleaved
-        } else {
-            RequestMode::NtpBasic
-        }
-    }
-
     /// Returns the values that replies are verified against.
     #[must_use]
     pub const fn expected(&self) -> ReplyVerifier {
+        let requests = &self.requests;
         ReplyVerifier {
             token: self.token,
-            version: self.version,
-            interleaved: self.interleaved,
-            extended: self.sessions.is_some() || !self.trailer.is_empty(),
+            version: requests.version(),
+            interleaved: requests.is_interleaved(),
+            extended: requests.sessions().is_some() || requests.trailer().is_some(),
         }
     }
 
@@ -146,7 +115,7 @@ impl RunPlan {
         clients: u32,
         (lane, lanes): (usize, usize),
     ) -> Option<ptp::PtpMessageVerifier> {
-        let plan = self.ptp?;
+        let plan = self.requests.ptp()?;
         let clients = if self.random_sources { 0 } else { clients };
         let clients = if plan.replies_to_client_address() {
             clients
@@ -203,6 +172,15 @@ pub struct TrialPlan {
 }
 
 impl TrialPlan {
+    /// Returns the plan of each kind of requests; the plan itself if there is one kind.
+    #[must_use]
+    pub fn part_plans(&self) -> Vec<Self> {
+        if self.parts.is_empty() {
+            return vec![self.clone()];
+        }
+        self.parts.iter().map(|part| self.part_plan(part)).collect()
+    }
+
     /// Returns the plan of one kind of requests of a mix.
     #[must_use]
     pub fn part_plan(&self, part: &MixPartPlan) -> Self {

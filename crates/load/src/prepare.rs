@@ -17,17 +17,18 @@ use crate::clients::{CLIENTS_MAX, LANES_MAX, SimulatedClientNetwork, SimulatedCl
 use crate::compliant_clients::RunningCompliantClients;
 use crate::engine::{self, LoadEngine};
 use crate::error::LoadError;
-use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, NtsSessions, SessionCount};
+use crate::mix::{MixPart, divide};
+use crate::nts::NtsSessions;
+use crate::offset::ServerOffsetOptions;
 use crate::options::LoadOptions;
-use crate::plan::{ReplyDropPlan, RunPlan};
-use crate::ptp::PtpLoadTransport;
+use crate::plan::{MixPartPlan, ReplyDropPlan, RunPlan};
 use crate::random;
+use crate::request_kind::RequestKind;
 use crate::target::{self, Route, TargetError};
 use crate::token::RequestTokenCodec;
 
 mod check;
 mod compliant_clients;
-mod mix;
 mod probe;
 
 /// Default number of real clients, each with a socket: enough to load all threads of a server that
@@ -37,31 +38,63 @@ const SOCKET_CLIENTS: u32 = 16;
 /// Default number of simulated clients: the most that ntpperf has.
 const SIMULATED_CLIENTS: u32 = 16_384;
 
-/// An open engine and its plan.
+/// An open engine and its plans.
 pub(crate) struct PreparedLoad {
-    pub(crate) plan: RunPlan,
+    /// Plan of each kind of requests, at least one.
+    pub(crate) plans: Vec<RunPlan>,
+    /// Kinds of requests in each trial of a mix; empty for one kind.
+    pub(crate) parts: Vec<MixPartPlan>,
+    /// Network of all simulated clients; `None` for real clients.
+    pub(crate) network: Option<SimulatedClientNetwork>,
     pub(crate) engine: Box<dyn LoadEngine>,
-    pub(crate) clients: u32,
     /// Compliant clients, if there are any.
     pub(crate) compliant_clients: Option<RunningCompliantClients>,
     /// Better engines that could not be used, each with the reason.
     pub(crate) fallbacks: Vec<(Kind, String)>,
 }
 
-/// Resolved values that do not depend on the engine.
-struct ResolvedLoadOptions {
-    target: SocketAddr,
-    own_addresses: Vec<IpAddr>,
-    cores: Vec<usize>,
-    token: RequestTokenCodec,
-    sessions: Option<Arc<NtsSessions>>,
+impl PreparedLoad {
+    /// Returns the target. Its port is that of NTP, if there are NTP requests.
+    pub(crate) fn target(&self) -> SocketAddr {
+        let ntp = self.plans.iter().find(|plan| plan.requests.ptp().is_none());
+        ntp.unwrap_or(&self.plans[0]).target
+    }
+
+    /// Returns the route to the target.
+    pub(crate) fn route(&self) -> &Route {
+        &self.plans[0].route
+    }
+
+    /// Returns the number of clients over all kinds of requests.
+    pub(crate) fn clients(&self) -> u32 {
+        self.plans.iter().map(|plan| plan.clients).sum()
+    }
+
+    /// Returns the number of sending threads.
+    pub(crate) fn lanes(&self) -> usize {
+        let lanes = self.plans.iter().map(|plan| plan.lanes);
+        // In the kernel all kinds of requests share each thread.
+        if self.engine.kind() == Kind::Xdp { lanes.min().unwrap_or(1) } else { lanes.sum() }
+    }
+
+    /// Returns the kinds of requests.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestKind> {
+        self.plans.iter().map(|plan| &plan.requests)
+    }
+
+    /// Returns the NTS sessions that authenticate requests, if there are any.
+    pub(crate) fn sessions(&self) -> Option<&Arc<NtsSessions>> {
+        self.requests().find_map(RequestKind::sessions)
+    }
+
+    /// Returns the options of the offset measurement; `None` if no offsets are measured.
+    pub(crate) fn offset(&self) -> Option<ServerOffsetOptions> {
+        self.plans.iter().find_map(|plan| plan.offset)
+    }
 }
 
 /// Resolves and checks everything, and opens the engine.
 pub(crate) fn prepare(options: &LoadOptions) -> Result<PreparedLoad, LoadError> {
-    if !options.mix.is_empty() {
-        return mix::prepare(options);
-    }
     let mut opener = EngineOpener::new(options)?;
     let prepared = match options.engine {
         Some(kind) => probe::open_named(kind, &mut |kind| opener.open(kind)),
@@ -70,71 +103,56 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<PreparedLoad, LoadError> 
     compliant_clients::open_compliant_clients(&opener, prepared)
 }
 
-/// Checks the options and resolves the values that do not depend on the engine.
-fn resolve_facts(
-    options: &LoadOptions,
-) -> Result<(ResolvedLoadOptions, Netlink, Route), LoadError> {
-    check::check_options(options)?;
-    let mut netlink = Netlink::open().map_err(TargetError::from)?;
-    let interface = options.hints.interface.as_deref();
-    let target = match options.ptp {
-        None => options.target.resolve(options.family, interface)?,
-        Some(ptp) => options.target.with_port(ptp.port()).resolve(options.family, interface)?,
-    };
-    target::check_permitted(target.ip(), options.i_own_this_target)?;
-    // Fails if there is no route.
-    let route = target::find_route(&mut netlink, target, &options.hints, false)?;
-    let addresses = netlink.addresses().map_err(TargetError::from)?;
-    let key = random::key_from_kernel()
-        .map_err(|source| LoadError::System { action: "read random numbers", source })?;
-    let facts = ResolvedLoadOptions {
-        target,
-        own_addresses: addresses.iter().map(|own| own.prefix.address()).collect(),
-        cores: affinity::allowed_cores()
-            .map_err(|source| LoadError::System { action: "list the CPUs", source })?,
-        token: RequestTokenCodec::new(key, ClockMonotonic.now()),
-        sessions: sessions(options, target)?,
-    };
-    check::check_rates(options, facts.cores.len())?;
-    Ok((facts, netlink, route))
+/// Kind of requests, resolved as far as that does not depend on the engine.
+struct ResolvedMixPart {
+    requests: RequestKind,
+    target: SocketAddr,
+    token: RequestTokenCodec,
+    /// Number of clients, if it was given.
+    clients: Option<u32>,
 }
 
-/// Returns the NTS sessions that authenticate requests: the existing ones, or new ones from NTS-KE;
-/// `None` without NTS. An error if other options exclude NTS.
-fn sessions(
-    options: &LoadOptions,
-    target: SocketAddr,
-) -> Result<Option<Arc<NtsSessions>>, NtsError> {
-    if options.nts.is_none() && options.sessions.is_none() {
-        return Ok(None);
+impl ResolvedMixPart {
+    fn new(
+        requests: &RequestKind,
+        options: &LoadOptions,
+        mut target: SocketAddr,
+        clients: Option<u32>,
+    ) -> Result<Self, LoadError> {
+        if let Some(ptp) = requests.ptp() {
+            target.set_port(ptp.port());
+        }
+        let key = random::key_from_kernel()
+            .map_err(|source| LoadError::System { action: "read random numbers", source })?;
+        let token = RequestTokenCodec::new(key, ClockMonotonic.now());
+        let requests = requests.with_sessions(options, target, clients)?;
+        Ok(Self { requests, target, token, clients })
     }
-    if options.version != 4 {
-        return Err(NtsError::Version(options.version));
+
+    /// Returns the source ports of replies.
+    fn reply_ports(&self) -> RangeInclusive<u16> {
+        match self.requests.ptp() {
+            None => self.target.port()..=self.target.port(),
+            Some(_) => EVENT_PORT..=GENERAL_PORT,
+        }
     }
-    if options.interleaved {
-        return Err(NtsError::Interleaved);
-    }
-    if !options.trailer.is_empty() {
-        return Err(NtsError::Trailer);
-    }
-    if let Some(sessions) = &options.sessions {
-        return Ok(Some(Arc::clone(sessions)));
-    }
-    let each = options.nts.as_ref().is_some_and(|nts| nts.sessions == SessionCount::PerClient);
-    if each && options.random_sources {
-        return Err(NtsError::RandomSources);
-    }
-    let clients = options.clients.unwrap_or(CLIENTS_WITH_SESSIONS);
-    let (family, interface) = (options.family, options.hints.interface.as_deref());
-    let establish =
-        |nts| NtsSessions::open_sessions(nts, target, family, interface, clients).map(Arc::new);
-    options.nts.as_ref().map(establish).transpose()
+}
+
+/// Room of one kind of requests in a run: a part of the clients' network, and of the threads if
+/// their number is determined.
+#[derive(Clone, Copy)]
+struct MixPartRoom {
+    network: Option<SimulatedClientNetwork>,
+    threads: Option<usize>,
 }
 
 /// Opener of engines for one run; caches what several engines need.
 struct EngineOpener<'a> {
     options: &'a LoadOptions,
-    facts: ResolvedLoadOptions,
+    target: SocketAddr,
+    own_addresses: Vec<IpAddr>,
+    cores: Vec<usize>,
+    parts: Vec<ResolvedMixPart>,
     netlink: Netlink,
     route: Route,
     /// Route with MAC addresses, once an engine has needed it.
@@ -142,72 +160,151 @@ struct EngineOpener<'a> {
 }
 
 impl<'a> EngineOpener<'a> {
+    /// Checks the options and resolves the values that do not depend on the engine.
     fn new(options: &'a LoadOptions) -> Result<Self, LoadError> {
-        let (facts, netlink, route) = resolve_facts(options)?;
-        Ok(Self { options, facts, netlink, route, route_with_macs: None })
+        check::check_options(options)?;
+        let mut netlink = Netlink::open().map_err(TargetError::from)?;
+        let target = options.target.resolve(options.family, options.hints.interface.as_deref())?;
+        target::check_permitted(target.ip(), options.i_own_this_target)?;
+        // Fails if there is no route.
+        let route = target::find_route(&mut netlink, target, &options.hints, false)?;
+        let addresses = netlink.addresses().map_err(TargetError::from)?;
+        let own_addresses = addresses.iter().map(|own| own.prefix.address()).collect();
+        let cores = affinity::allowed_cores()
+            .map_err(|source| LoadError::System { action: "list the CPUs", source })?;
+        let mix = &options.requests;
+        let clients = match options.clients {
+            Some(clients) if mix.is_several() => {
+                divide(clients, &mix.shares()).into_iter().map(Some).collect()
+            }
+            clients => vec![clients; mix.parts().len()],
+        };
+        let parts = mix
+            .kinds()
+            .zip(clients)
+            .map(|(requests, clients)| ResolvedMixPart::new(requests, options, target, clients));
+        let parts = parts.collect::<Result<_, _>>()?;
+        check::check_rates(options, cores.len())?;
+        let route_with_macs = None;
+        Ok(Self { options, target, own_addresses, cores, parts, netlink, route, route_with_macs })
     }
 
     fn open(&mut self, kind: Kind) -> Result<PreparedLoad, LoadError> {
-        let (plan, clients) = self.plan(kind)?;
-        let engine = engine::open(kind, &plan)?;
-        Ok(PreparedLoad { plan, engine, clients, compliant_clients: None, fallbacks: Vec::new() })
+        let (plans, network) = self.plans(kind)?;
+        let engine = engine::open(kind, &plans)?;
+        let parts = self.mix_parts(&plans);
+        let fallbacks = Vec::new();
+        Ok(PreparedLoad { plans, parts, network, engine, compliant_clients: None, fallbacks })
     }
 
-    fn plan(&mut self, kind: Kind) -> Result<(RunPlan, u32), LoadError> {
-        if kind == Kind::Xdp
-            && let Some((reason, remedy)) = check::unsupported_by_xdp(self.options)
-        {
-            return Err(engine::unavailable_error(kind, reason.to_owned(), remedy).into());
+    /// Returns the kinds of requests in each trial of a mix.
+    fn mix_parts(&self, plans: &[RunPlan]) -> Vec<MixPartPlan> {
+        let mix = &self.options.requests;
+        if !mix.is_several() {
+            return Vec::new();
         }
-        if kind == Kind::Udp && self.options.compliant_clients.is_some() {
-            let reason = "all its clients have one address, so compliant clients would share it";
-            let remedy = "use --engine packet or xdp for --compliant-clients";
-            return Err(engine::unavailable_error(kind, reason.to_owned(), remedy).into());
-        }
+        let part_plan = |((part, share), plan): ((&MixPart, f64), &RunPlan)| MixPartPlan {
+            name: part.name.clone(),
+            mode: plan.requests.mode(),
+            share,
+            clients: plan.clients,
+            nts: plan.requests.sessions().is_some(),
+        };
+        mix.parts().iter().zip(mix.shares()).zip(plans).map(part_plan).collect()
+    }
+
+    /// Returns a plan for each kind of requests, and the network that contains all their clients.
+    fn plans(
+        &mut self,
+        kind: Kind,
+    ) -> Result<(Vec<RunPlan>, Option<SimulatedClientNetwork>), LoadError> {
+        check::check_engine(kind, self.options)?;
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
-        let (lanes, clients) = self.lanes_and_clients(kind, network, &route)?;
+        let (count, mut first_lane) = (self.parts.len(), 0);
+        let ptp = self.parts.iter().filter(|part| part.requests.ptp().is_some()).count();
+        let mut plans = Vec::with_capacity(count);
+        for (index, threads) in self.threads(kind, &route).into_iter().enumerate() {
+            let subnet = match network {
+                Some(network) if count > 1 => Some(network.subnet(index, count)?),
+                network => network,
+            };
+            let room = MixPartRoom { network: subnet, threads };
+            let plan = self.plan(kind, &self.parts[index], room, &route)?;
+            let shares_ports = plan.requests.ptp().is_some() && ptp > 1;
+            // The first engine of a mix drops the replies to all its parts before the stack.
+            let reply_drop = match network {
+                Some(network) if count > 1 => (index == 0)
+                    .then(|| ReplyDropPlan { network: network.prefix(), ports: 1..=u16::MAX }),
+                _ => plan.reply_drop,
+            };
+            let lanes = plan.lanes;
+            plans.push(RunPlan { first_lane, shares_ports, reply_drop, ..plan });
+            // In the kernel all parts share each thread.
+            first_lane += if kind == Kind::Xdp { 0 } else { lanes };
+        }
+        if first_lane > LANES_MAX {
+            return Err(LoadError::Threads(first_lane));
+        }
+        Ok((plans, network))
+    }
+
+    /// Returns the number of threads of each kind of requests in a mix; for one kind, the number
+    /// in the options, if there is one.
+    fn threads(&self, kind: Kind, route: &Route) -> Vec<Option<usize>> {
+        if self.parts.len() == 1 {
+            return vec![self.options.threads];
+        }
+        let threads = self.options.threads.unwrap_or_else(|| self.default_lanes(route)) as u32;
+        let parts = match kind {
+            Kind::Xdp => vec![threads; self.parts.len()],
+            Kind::Packet | Kind::Udp => divide(threads, &self.options.requests.shares()),
+        };
+        let fewest = |(part, lanes): (&ResolvedMixPart, u32)| {
+            // PTP sockets are one client, however many the mix has.
+            let is_one_client = kind == Kind::Udp && part.requests.ptp().is_some();
+            let lanes = lanes.min(part.clients.unwrap_or(u32::MAX));
+            (!is_one_client).then_some(lanes as usize)
+        };
+        self.parts.iter().zip(parts).map(fewest).collect()
+    }
+
+    fn plan(
+        &self,
+        kind: Kind,
+        part: &ResolvedMixPart,
+        room: MixPartRoom,
+        route: &Route,
+    ) -> Result<RunPlan, LoadError> {
+        let network = room.network.filter(|_| !part.requests.is_over_ethernet());
+        let room = MixPartRoom { network, ..room };
+        let (lanes, clients) = self.lanes_and_clients(kind, part, room, route)?;
         let excluded_network =
-            compliant_clients::compliant_network(self, (network, clients), &route)?;
-        let plan = RunPlan {
-            target: self.facts.target,
+            compliant_clients::compliant_network(self, (network, clients), route)?;
+        Ok(RunPlan {
+            target: part.target,
             excluded_network,
-            route,
-            version: self.options.version,
+            route: route.clone(),
+            requests: part.requests.clone(),
             lanes,
-            cores: self.facts.cores.clone(),
+            cores: self.cores.clone(),
             network,
             clients,
             random_sources: self.options.random_sources,
-            token: self.facts.token,
+            token: part.token,
             reply_timeout: self.options.reply_timeout,
-            echo: self.options.echo,
-            interleaved: self.options.interleaved,
             fairness: self.options.fairness,
             interval: self.options.interval(),
             first_lane: 0,
             shares_ports: false,
             reply_drop: network.map(|network| ReplyDropPlan {
                 network: network.prefix(),
-                ports: self.reply_ports(),
+                ports: part.reply_ports(),
             }),
             consecutive_requests: 1,
             is_captured: self.options.capture.is_some(),
-            sessions: self.facts.sessions.clone(),
-            trailer: self.options.trailer.clone(),
-            offset: self.options.offset,
-            ptp: self.options.ptp,
-            parts: Vec::new(),
-        };
-        Ok((plan, clients))
-    }
-
-    /// Returns the source ports of replies.
-    fn reply_ports(&self) -> RangeInclusive<u16> {
-        match self.options.ptp {
-            None => self.facts.target.port()..=self.facts.target.port(),
-            Some(_) => EVENT_PORT..=GENERAL_PORT,
-        }
+            offset: self.options.offset.filter(|_| part.requests.reports_transmit_time()),
+        })
     }
 
     fn route(&mut self, kind: Kind) -> Result<Route, LoadError> {
@@ -217,7 +314,7 @@ impl<'a> EngineOpener<'a> {
         if self.route == Route::ThisHost {
             return Err(engine::unavailable_error(
                 kind,
-                format!("{} is an address of this host", self.facts.target.ip()),
+                format!("{} is an address of this host", self.target.ip()),
                 "use --engine udp, or run the load from another host or a lab",
             )
             .into());
@@ -225,7 +322,7 @@ impl<'a> EngineOpener<'a> {
         if let Some(route) = &self.route_with_macs {
             return Ok(route.clone());
         }
-        let (target, hints) = (self.facts.target, &self.options.hints);
+        let (target, hints) = (self.target, &self.options.hints);
         let route = target::find_route(&mut self.netlink, target, hints, true)?;
         self.route_with_macs = Some(route.clone());
         Ok(route)
@@ -234,7 +331,7 @@ impl<'a> EngineOpener<'a> {
     /// Returns the addresses that no simulated client may have: those of this host and of the
     /// router.
     fn reserved_addresses(&self, route: &Route) -> Vec<IpAddr> {
-        let mut reserved = self.facts.own_addresses.clone();
+        let mut reserved = self.own_addresses.clone();
         if let Route::Link(link) = route {
             reserved.extend(link.gateway);
         }
@@ -248,8 +345,8 @@ impl<'a> EngineOpener<'a> {
         kind: Kind,
         route: &Route,
     ) -> Result<Option<SimulatedClientNetwork>, LoadError> {
-        let target = self.facts.target.ip();
-        if self.is_over_ethernet() {
+        let target = self.target.ip();
+        if self.parts[0].requests.is_over_ethernet() {
             return Ok(None);
         }
         if kind == Kind::Udp {
@@ -268,14 +365,13 @@ impl<'a> EngineOpener<'a> {
         Ok(Some(network))
     }
 
-    fn is_over_ethernet(&self) -> bool {
-        self.options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet)
-    }
-
     /// Returns one lane and one client, for `what`, which supports no more; an error if the options
     /// require more.
-    fn single_client(&self, kind: Kind, what: &str) -> Result<(usize, u32), LoadError> {
-        let (clients, threads) = (self.options.clients, self.options.threads);
+    fn single_client(
+        kind: Kind,
+        what: &str,
+        (clients, threads): (Option<u32>, Option<usize>),
+    ) -> Result<(usize, u32), LoadError> {
         if clients.unwrap_or(1) == 1 && threads.unwrap_or(1) == 1 {
             return Ok((1, 1));
         }
@@ -289,8 +385,8 @@ impl<'a> EngineOpener<'a> {
     fn default_lanes(&self, route: &Route) -> usize {
         let cores = match route {
             // Threads that spin on every core would leave none to the server.
-            Route::ThisHost => self.facts.cores.len().div_ceil(2),
-            Route::Link(_) => self.facts.cores.len(),
+            Route::ThisHost => self.cores.len().div_ceil(2),
+            Route::Link(_) => self.cores.len(),
         };
         cores.clamp(1, LANES_MAX)
     }
@@ -298,27 +394,33 @@ impl<'a> EngineOpener<'a> {
     fn lanes_and_clients(
         &self,
         kind: Kind,
-        network: Option<SimulatedClientNetwork>,
+        part: &ResolvedMixPart,
+        MixPartRoom { network, threads }: MixPartRoom,
         route: &Route,
     ) -> Result<(usize, u32), LoadError> {
-        if self.options.ptp.is_some_and(|ptp| ptp.clients_max().is_some()) {
-            return self.single_client(kind, "NetSync Monitor over Ethernet");
-        }
-        if network.is_none() && self.options.ptp.is_some() && !self.is_over_ethernet() {
-            return self.single_client(kind, "PTP over UDP sockets");
+        let is_over_ethernet = part.requests.is_over_ethernet();
+        if let Some(ptp) = part.requests.ptp() {
+            if ptp.clients_max().is_some() {
+                let what = "NetSync Monitor over Ethernet";
+                return Self::single_client(kind, what, (part.clients, threads));
+            }
+            if network.is_none() && !is_over_ethernet {
+                let clients = part.clients.filter(|_| self.parts.len() == 1);
+                return Self::single_client(kind, "PTP over UDP sockets", (clients, threads));
+            }
         }
         let most = network.map_or(CLIENTS_MAX, |network| network.host_count());
         let default_clients = match network {
             Some(_) => SIMULATED_CLIENTS.min(most),
-            None if self.is_over_ethernet() => SIMULATED_CLIENTS,
+            None if is_over_ethernet => SIMULATED_CLIENTS,
             None => SOCKET_CLIENTS,
         };
-        let cores = self.default_lanes(route);
-        let with_sessions =
-            self.facts.sessions.as_ref().and_then(|sessions| sessions.per_client_sessions());
-        let requested = self.options.clients.or(with_sessions);
-        let lanes = self.options.threads.unwrap_or_else(|| {
+        let sessions = part.requests.sessions();
+        let requested =
+            part.clients.or(sessions.and_then(|sessions| sessions.per_client_sessions()));
+        let lanes = threads.unwrap_or_else(|| {
             // Fewer clients than cores leave some cores idle.
+            let cores = self.default_lanes(route);
             cores.min(requested.unwrap_or(default_clients).max(1) as usize)
         });
         let clients = requested.unwrap_or_else(|| default_clients.max(lanes as u32));
@@ -348,8 +450,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::mix::RequestMix;
     use crate::options::LoadProcedure;
     use crate::ramp::Ramp;
+    use crate::request_kind::NtpRequestOptions;
+    use crate::trailer::TrailerOptions;
 
     fn options(target: &str) -> LoadOptions {
         let second = Duration::from_secs(1);
@@ -366,7 +471,7 @@ mod tests {
         let mut options = options("127.0.0.1:50123");
         let prepared = prepare(&options).unwrap();
         assert_eq!(prepared.engine.kind(), Kind::Udp);
-        assert_eq!(prepared.clients, SOCKET_CLIENTS);
+        assert_eq!(prepared.clients(), SOCKET_CLIENTS);
         assert_eq!(prepared.fallbacks.len(), 2);
         options.engine = Some(Kind::Packet);
         let error = refusal(&options);
@@ -377,14 +482,17 @@ mod tests {
     #[test]
     fn numbers_that_cannot_be_are_usage_errors() {
         let local = || options("127.0.0.1:50123");
+        let ntp = |version, interleaved| {
+            let trailer = TrailerOptions::default();
+            RequestMix::only(NtpRequestOptions { version, interleaved, trailer })
+        };
         let wrong = [
-            LoadOptions { version: 5, ..local() },
+            LoadOptions { requests: ntp(5, false), ..local() },
             LoadOptions { threads: Some(0), ..local() },
             LoadOptions { reply_timeout: Duration::ZERO, ..local() },
             LoadOptions { reply_timeout: Duration::from_secs(61), ..local() },
             LoadOptions { clients: Some(1), threads: Some(2), ..local() },
-            LoadOptions { interleaved: true, random_sources: true, ..local() },
-            LoadOptions { interleaved: true, echo: true, ..local() },
+            LoadOptions { requests: ntp(4, true), random_sources: true, ..local() },
             LoadOptions { clients: Some(2_000_000), ..local() },
             options("8.8.8.8"),
             options("224.0.1.1"),
@@ -399,7 +507,7 @@ mod tests {
     #[test]
     fn one_client_has_one_thread() {
         let options = LoadOptions { clients: Some(1), ..options("127.0.0.1:50123") };
-        assert_eq!(prepare(&options).unwrap().plan.lanes, 1);
+        assert_eq!(prepare(&options).unwrap().lanes(), 1);
     }
 
     #[test]

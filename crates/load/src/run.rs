@@ -27,6 +27,7 @@ use crate::plan::TrialPlan;
 use crate::prepare::{PreparedLoad, prepare};
 use crate::ramp::Ramp;
 use crate::remote_counters::RemoteCounterReader;
+use crate::request_kind::RequestKind;
 use crate::request_tracker::TrialCounts;
 use crate::target::{Route, return_route_command};
 use crate::trial;
@@ -64,15 +65,15 @@ impl LoadRun {
     pub fn prepare(mut options: LoadOptions) -> Result<Self, LoadError> {
         profile::check_job(&options)?;
         let prepared = prepare(&options)?;
-        let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
+        let (target, route) = (prepared.target().ip(), prepared.route());
         let watch = LossAttributionCounterReader::new(target, route, &options.namespaces)
             .with_server_counters(options.counter_source.take());
         let page = options.remote_counters.take();
         let page =
-            page.map(|page| RemoteCounterReader::open(page, prepared.plan.target)).transpose()?;
-        let transport = prepared.plan.ptp.map(|ptp| ptp.transport);
+            page.map(|page| RemoteCounterReader::open(page, prepared.target())).transpose()?;
+        let transport = prepared.requests().find_map(RequestKind::ptp).map(|ptp| ptp.transport);
         let watch = watch.with_remote_counters(page).with_ptp(transport);
-        let open = |options: &CaptureOptions| RunningCapture::open(options, &prepared.plan);
+        let open = |options: &CaptureOptions| RunningCapture::open(options, &prepared.plans[0]);
         let capture = options.capture.as_ref().map(open).transpose()?;
         Ok(Self {
             options,
@@ -98,30 +99,30 @@ impl LoadRun {
     /// Returns the mode of the requests.
     #[must_use]
     pub fn mode(&self) -> RequestMode {
-        self.prepared.plan.mode()
+        self.options.requests.mode()
     }
 
     /// Returns true if offsets of the server's transmit timestamps are measured.
     #[must_use]
-    pub const fn measures_offsets(&self) -> bool {
-        self.prepared.plan.offset.is_some()
+    pub fn measures_offsets(&self) -> bool {
+        self.prepared.offset().is_some()
     }
 
     /// Returns the target, and the route to it.
     #[must_use]
     pub fn target(&self) -> LoadTarget {
-        let plan = &self.prepared.plan;
-        let link = match &plan.route {
+        let target = self.prepared.target();
+        let link = match self.prepared.route() {
             Route::ThisHost => None,
             Route::Link(link) => Some(link),
         };
         LoadTarget {
-            address: plan.target.ip(),
-            port: plan.target.port(),
+            address: target.ip(),
+            port: target.port(),
             name: self.options.target.name().map(str::to_owned),
             interface: link.map(|link| link.interface.clone()),
             mac: link.and_then(|link| link.macs).map(|macs| macs.destination.to_string()),
-            source_network: plan.network.map(|network| network.prefix().to_string()),
+            source_network: self.prepared.network.map(|network| network.prefix().to_string()),
         }
     }
 
@@ -203,8 +204,8 @@ impl LoadRun {
 
     fn trial_plan(&self, rate: f64, duration: Duration) -> TrialPlan {
         let (spacing, clients) = (self.options.spacing, self.active_clients(rate));
-        let nts = self.prepared.plan.sessions.is_some();
-        let parts = self.prepared.plan.parts.clone();
+        let nts = self.prepared.sessions().is_some();
+        let parts = self.prepared.parts.clone();
         TrialPlan { rate, duration, spacing, clients, nts, profile: None, parts }
     }
 
@@ -281,11 +282,11 @@ impl LoadRun {
 
     /// Returns the number of clients at this rate.
     fn active_clients(&self, rate: f64) -> u32 {
-        let most = self.prepared.clients;
+        let most = self.prepared.clients();
         let client_rate = self.options.rate_per_client.filter(|_| !self.options.random_sources);
         client_rate.map_or(most, |each| {
             // At least one client per lane; there are never more lanes than clients.
-            ((rate / each) as u32).clamp(self.prepared.plan.lanes as u32, most)
+            ((rate / each) as u32).clamp(self.prepared.lanes() as u32, most)
         })
     }
 
@@ -305,8 +306,8 @@ impl LoadRun {
 
     /// Returns the findings so far.
     fn findings(&self, capture: Option<&CaptureSummary>) -> Vec<Finding> {
-        let plan = &self.prepared.plan;
-        let return_route = match (&plan.network, &plan.route) {
+        let prepared = &self.prepared;
+        let return_route = match (&prepared.network, prepared.route()) {
             (Some(network), Route::Link(link)) => {
                 Some(return_route_command(&network.prefix(), link.source))
             }
@@ -319,39 +320,35 @@ impl LoadRun {
             &RunFindingInputs {
                 engine: self.engine(),
                 spacing: self.options.spacing,
-                interleaved: plan.interleaved,
-                ptp: plan.ptp,
+                interleaved: prepared.requests().any(RequestKind::is_interleaved),
+                ptp: prepared.requests().find_map(RequestKind::ptp),
                 return_route,
                 shared_host: self.watch.is_server_local(),
                 remote_counter_errors: self.watch.remote_errors(),
                 capture,
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
-                fallbacks: &self.prepared.fallbacks,
-                missing_feature: self.prepared.engine.missing_feature(),
+                fallbacks: &prepared.fallbacks,
+                missing_feature: prepared.engine.missing_feature(),
                 interrupted: self.interrupted,
                 failure: self.failure.as_deref(),
-                replies_unopened: plan
-                    .sessions
-                    .as_ref()
-                    .is_some_and(|sessions| !sessions.can_open()),
-                measures_offsets: plan.offset.is_some(),
+                replies_unopened: prepared.sessions().is_some_and(|sessions| !sessions.can_open()),
+                measures_offsets: self.measures_offsets(),
                 search: self.search.as_ref(),
                 outages: &self.outages,
                 overload: self.overload.as_ref(),
             },
         );
-        findings.extend(plan.sessions.iter().flat_map(|sessions| sessions.findings()));
+        findings.extend(prepared.sessions().into_iter().flat_map(|sessions| sessions.findings()));
         findings
     }
 
     fn into_result(mut self, started: String) -> LoadResult {
         let capture = self.capture.take().map(RunningCapture::finish);
         let findings = self.findings(capture.as_ref());
-        let plan = &self.prepared.plan;
         let (target, mode, engine) = (self.target(), self.mode(), self.engine());
-        let threads = plan.lanes;
-        let reply_timeout_ns = plan.reply_timeout.as_nanos() as u64;
-        let offset = plan.offset.map(|offset| offset.method());
+        let threads = self.prepared.lanes();
+        let reply_timeout_ns = self.options.reply_timeout.as_nanos() as u64;
+        let offset = self.prepared.offset().map(|offset| offset.method());
         let trials: Vec<_> = self.trials.into_iter().map(|(trial, _)| trial).collect();
         let judge = |limit: &LoadMetricLimit| limit.evaluate(&trials, self.search.as_ref());
         let limits = self.options.limits.iter().map(judge).collect();

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::mix::RequestMix;
 use horolog_load::nts::NtsSessions;
+use horolog_load::request_kind::NtsSessionSource;
 use horolog_load::{LoadOptions, LoadRun};
 use horolog_nts::{
     AeadAlgorithm, AuthenticRequest, CookieKeys, CookieMasterSecret, NonceStream,
@@ -144,7 +146,7 @@ pub(crate) fn authentication_faults_are_counted() -> Result<()> {
             )?;
             let options = LoadOptions {
                 engine: Some(engine),
-                sessions: Some(Arc::new(sessions)),
+                requests: RequestMix::only(NtsSessionSource::Existing(Arc::new(sessions))),
                 threads: Some(1),
                 reply_timeout: Duration::from_millis(500),
                 ..options_at_rate(at, (1_000.0, Duration::from_millis(300)))?

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::limit::MetricPrerequisite;
+use horolog_load::mix::RequestMix;
 use horolog_load::ramp::Ramp;
+use horolog_load::request_kind::{NtpRequestOptions, RequestKind};
 use horolog_load::target::{AddressFamily, RouteHints, TargetName};
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{CapacitySearchGoal, LoadEngineKind, RequestSpacing};
@@ -230,11 +232,13 @@ impl LoadNtpArgs {
         let (version, interleaved) = (self.ntp_version, self.interleaved);
         let nts = self.nts;
         let trailer = self.trailer.resolve()?;
-        let sessions = nts.imported_session()?;
+        let imported = nts.imported_session()?;
         let (mut options, outputs) = self.run.resolve()?;
         options.command = nts.redact_command(options.command);
-        let nts = nts.resolve(&options.target)?;
-        Ok((LoadOptions { nts, sessions, version, interleaved, trailer, ..options }, outputs))
+        let nts = nts.resolve(&options.target, imported)?;
+        let requests = NtpRequestOptions { version, interleaved, trailer };
+        options.requests = RequestMix::only(RequestKind::ntp(requests, nts)?);
+        Ok((options, outputs))
     }
 }
 

@@ -18,7 +18,7 @@ use super::threads::{self, DeviceWithCarryOver};
 use super::udp::DropCountingDevice;
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::REQUEST_LEN_MAX;
+use crate::ptp::{PtpRequestOptions, REQUEST_LEN_MAX};
 use crate::request::RequestTimestamps;
 use crate::target::{FirstLink, LinkMacs, Route};
 
@@ -109,15 +109,13 @@ pub struct PtpEthernetEngine {
 
 impl PtpEthernetEngine {
     /// Opens a packet socket for each lane.
-    pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
+    pub fn open(plan: &RunPlan, ptp: PtpRequestOptions) -> Result<Self, EngineError> {
         let (link, macs) = master_link(plan, Kind::Packet)?;
         let nic_clock = TimestampingPhc::open(plan, Kind::Packet)?;
-        let ptp = plan.ptp;
-        let multicast = ptp.is_some_and(|ptp| ptp.multicast);
         let options = PacketSocketOptions {
             slots: BATCH,
             selection: FrameSelection::EtherType(ETHER_TYPE),
-            groups: multicast.then_some(MULTICAST_MAC).into_iter().collect(),
+            groups: ptp.multicast.then_some(MULTICAST_MAC).into_iter().collect(),
             receive_buffer: Some(RECEIVE_BUFFER),
             hardware_timestamps: nic_clock.is_some(),
             bypass_queueing: !plan.is_captured,
@@ -128,8 +126,8 @@ impl PtpEthernetEngine {
             let port = LaneEthernetSocket {
                 device: PacketSocketDevice::open(&link.interface, &options)?,
                 macs,
-                multicast,
-                client: ptp.and_then(|ptp| ptp.clients_max()).map(|_| 0),
+                multicast: ptp.multicast,
+                client: ptp.clients_max().map(|_| 0),
                 requests: Batch::new(BATCH, frame_len),
                 replies: Batch::new(BATCH, RECEIVE_LEN),
             };

@@ -24,9 +24,9 @@ impl HeldMulticastMembership {
     /// Joins the group to which the replies of `plan` are sent; `None` if they are sent by unicast
     /// or the target is this host.
     pub(crate) fn join(plan: &RunPlan) -> Result<Option<Self>, EngineError> {
-        let group = plan.ptp.and_then(|ptp| ptp.multicast_group(plan.target.ip()));
+        let group = plan.requests.ptp().and_then(|ptp| ptp.multicast_group(plan.target.ip()));
         let (Some(group), Route::Link(link)) = (group, &plan.route) else { return Ok(None) };
-        if plan.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
+        if plan.requests.ptp().is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
             return Self::join_on_link(link).map(Some);
         }
         let join = || match (group, link.source) {

@@ -93,10 +93,9 @@ impl LoadEngine for MixEngine {
         let slots = &super::intervals::slots_if_wanted(count, intervals);
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
-            let parts = self.parts.iter_mut().zip(&plan.parts).enumerate();
+            let parts = self.parts.iter_mut().zip(plan.part_plans()).enumerate();
             let threads: Vec<_> = parts
-                .map(|(index, (engine, part))| {
-                    let plan = plan.part_plan(part);
+                .map(|(index, (engine, plan))| {
                     let slot = slots.as_ref().and_then(|slots| slots.slot(index));
                     let part_sender = sender.clone();
                     let mut reporter = MixPartIntervalSender {

@@ -10,7 +10,7 @@ pub mod ethernet;
 mod intervals;
 mod lane;
 mod membership;
-pub(crate) mod mix;
+mod mix;
 mod nic_clock;
 pub mod packet;
 #[cfg(test)]
@@ -33,6 +33,7 @@ use thiserror::Error;
 use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::PtpLoadTransport;
+use crate::request_kind::RequestKind;
 use crate::request_tracker::TrialCounts;
 
 pub use intervals::IntervalSink;
@@ -137,26 +138,50 @@ pub(crate) fn unavailable_error(engine: Kind, reason: String, remedy: &str) -> E
     EngineError::Unavailable { engine, reason, remedy: remedy.to_owned() }
 }
 
-/// Opens the engine `kind` for a run.
-pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
-    if plan.echo && kind != Kind::Xdp {
+/// Opens the engine `kind` for a run: for one kind of requests, or for each in `plans`.
+pub fn open(kind: Kind, plans: &[RunPlan]) -> Result<Box<dyn LoadEngine>, EngineError> {
+    if kind == Kind::Xdp {
+        return Ok(Box::new(xdp::XdpEngine::open(plans)?));
+    }
+    let engines = plans.iter().map(|plan| match kind {
+        Kind::Udp => open_sockets(plan),
+        Kind::Packet | Kind::Xdp => open_packet_sockets(plan),
+    });
+    let mut engines = engines.collect::<Result<Vec<_>, _>>()?;
+    Ok(match engines.len() {
+        1 => engines.remove(0),
+        _ => Box::new(mix::MixEngine::new(kind, engines)),
+    })
+}
+
+fn open_sockets(plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
+    check_no_reflector(Kind::Udp, plan)?;
+    Ok(match plan.requests.ptp() {
+        Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
+            let reason = "it cannot send frames without IP".to_owned();
+            let remedy = "use --engine packet or xdp over Ethernet";
+            return Err(unavailable_error(Kind::Udp, reason, remedy));
+        }
+        Some(ptp) => Box::new(udp_ptp::PtpUdpEngine::open(plan, ptp)?),
+        None => Box::new(udp::UdpEngine::open(plan)?),
+    })
+}
+
+fn open_packet_sockets(plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
+    check_no_reflector(Kind::Packet, plan)?;
+    Ok(match plan.requests.ptp() {
+        Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
+            Box::new(ethernet::PtpEthernetEngine::open(plan, ptp)?)
+        }
+        _ => Box::new(packet::PacketEngine::open(plan)?),
+    })
+}
+
+/// Refuses a reflector as the target.
+fn check_no_reflector(engine: Kind, plan: &RunPlan) -> Result<(), EngineError> {
+    if matches!(plan.requests, RequestKind::Echo) {
         let reason = "it supports replies of NTP servers only".to_owned();
-        return Err(unavailable_error(kind, reason, "use --engine xdp for a reflector"));
+        return Err(unavailable_error(engine, reason, "use --engine xdp for a reflector"));
     }
-    if plan.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
-        return match kind {
-            Kind::Xdp => Ok(Box::new(xdp::XdpEngine::open(plan)?)),
-            Kind::Packet => Ok(Box::new(ethernet::PtpEthernetEngine::open(plan)?)),
-            Kind::Udp => {
-                let reason = "it cannot send frames without IP".to_owned();
-                Err(unavailable_error(kind, reason, "use --engine packet or xdp over Ethernet"))
-            }
-        };
-    }
-    match kind {
-        Kind::Udp if plan.ptp.is_some() => Ok(Box::new(udp_ptp::PtpUdpEngine::open(plan)?)),
-        Kind::Udp => Ok(Box::new(udp::UdpEngine::open(plan)?)),
-        Kind::Packet => Ok(Box::new(packet::PacketEngine::open(plan)?)),
-        Kind::Xdp => Ok(Box::new(xdp::XdpEngine::open(plan)?)),
-    }
+    Ok(())
 }

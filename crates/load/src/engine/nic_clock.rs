@@ -37,8 +37,11 @@ impl TimestampingPhc {
                 format!("the route to {}, an address of this host, has no NIC", plan.target.ip());
             return Err(unavailable_error(engine, reason, REMEDY));
         };
-        let purpose =
-            if plan.ptp.is_some() { TimestampPurpose::Ptp } else { TimestampPurpose::Ntp };
+        let purpose = if plan.requests.ptp().is_some() {
+            TimestampPurpose::Ptp
+        } else {
+            TimestampPurpose::Ntp
+        };
         let hardware_timestamps = EnabledHardwareTimestamps::enable(&link.interface, purpose)
             .map_err(|error| unavailable_error(engine, error.to_string(), REMEDY))?;
         if !hardware_timestamps.received() {

@@ -264,17 +264,18 @@ pub fn frame_plans(
         return Err(unavailable_error(engine, reason, "use --engine udp"));
     };
     let master = plan.target.ip();
-    let group = plan.ptp.and_then(|ptp| ptp.multicast_group(master));
+    let group = plan.requests.ptp().and_then(|ptp| ptp.multicast_group(master));
     let frame = |lane| LaneFrameParameters {
         source_mac: macs.source,
         destination_mac: group.map_or(macs.destination, MacAddress::of_group),
         network,
         source_port: plan
-            .ptp
+            .requests
+            .ptp()
             .map_or_else(|| clients::source_port(plan.first_lane + lane), |ptp| ptp.port()),
-        target: plan.ptp.map_or(plan.target, |ptp| ptp.destination(master)),
-        version: plan.version,
-        ptp: plan.ptp.map(|ptp| PtpFrameParameters {
+        target: plan.requests.ptp().map_or(plan.target, |ptp| ptp.destination(master)),
+        version: plan.requests.version(),
+        ptp: plan.requests.ptp().map(|ptp| PtpFrameParameters {
             plan: ptp,
             master,
             lane: plan.first_lane + lane,

@@ -41,13 +41,13 @@ pub(crate) fn request_trailer(
     plan: &RunPlan,
     lane: usize,
 ) -> Result<Option<RequestTrailer>, EngineError> {
-    Ok(match &plan.sessions {
-        Some(sessions) => {
-            Some(RequestTrailer::Nts(sessions.lane_sessions(plan.version, (lane, plan.lanes))?))
-        }
-        None if plan.trailer.is_empty() => None,
-        None => Some(RequestTrailer::Fixed(TrailerTemplate::new(&plan.trailer, plan.version))),
-    })
+    let (requests, version) = (&plan.requests, plan.requests.version());
+    if let Some(sessions) = requests.sessions() {
+        let sessions = sessions.lane_sessions(version, (lane, plan.lanes))?;
+        return Ok(Some(RequestTrailer::Nts(sessions)));
+    }
+    let fixed = requests.trailer().map(|trailer| TrailerTemplate::new(trailer, version));
+    Ok(fixed.map(RequestTrailer::Fixed))
 }
 
 /// Runs one trial on `lanes`. Each client sends `consecutive_requests` requests in a row; offsets

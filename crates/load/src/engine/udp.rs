@@ -205,7 +205,10 @@ impl UdpEngine {
         let lane = |lane| {
             let trailer = threads::request_trailer(plan, lane)?;
             let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
-            Ok(DeviceWithCarryOver::new(LaneUdpSockets::new(plan.version, payload_max), trailer))
+            Ok(DeviceWithCarryOver::new(
+                LaneUdpSockets::new(plan.requests.version(), payload_max),
+                trailer,
+            ))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
         let mut engine = Self { plan: plan.clone(), lanes, nic_clock, options };
@@ -216,9 +219,10 @@ impl UdpEngine {
     /// Returns the number of consecutive requests of one client: [`BATCH`], or 1 in interleaved
     /// mode and with per-client sessions, where each request depends on the previous reply.
     fn consecutive_requests(&self) -> u32 {
-        let sessions = self.plan.sessions.as_ref();
-        let has_own = sessions.is_some_and(|sessions| sessions.per_client_sessions().is_some());
-        if self.plan.interleaved || has_own { 1 } else { BATCH as u32 }
+        let requests = &self.plan.requests;
+        let has_own =
+            requests.sessions().is_some_and(|sessions| sessions.per_client_sessions().is_some());
+        if requests.is_interleaved() || has_own { 1 } else { BATCH as u32 }
     }
 
     /// Opens or closes sockets so that each lane has one per client.

@@ -18,7 +18,7 @@ use super::threads::{self, DeviceWithCarryOver};
 use super::udp::{DropCountingDevice, EXCESS_LEN, socket_options};
 use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::REQUEST_LEN_MAX;
+use crate::ptp::{PtpRequestOptions, REQUEST_LEN_MAX};
 use crate::request::RequestTimestamps;
 
 /// Longest UDP payload, in bytes, of a frame that is not a jumbo frame: a reply may carry any TLV.
@@ -125,16 +125,8 @@ pub struct PtpUdpEngine {
 }
 
 impl PtpUdpEngine {
-    /// Opens the sockets, and joins the group to which replies are sent, if they are multicast. An
-    /// error if the plan has no PTP options.
-    pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let Some(ptp) = plan.ptp else {
-            return Err(unavailable_error(
-                Kind::Udp,
-                "PTP options are missing".to_owned(),
-                "add them",
-            ));
-        };
+    /// Opens the sockets, and joins the group to which replies are sent, if they are multicast.
+    pub fn open(plan: &RunPlan, ptp: PtpRequestOptions) -> Result<Self, EngineError> {
         let master = plan.target.ip();
         let group = ptp.multicast_group(master);
         let nic_clock = TimestampingPhc::open(plan, Kind::Udp)?;

@@ -69,18 +69,17 @@ struct MixPartGenerator {
 }
 
 impl XdpEngine {
-    /// Loads the program and attaches it to the interface of the plan's route.
-    pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let generator = Generator::attach(&settings(plan, false)?).map_err(attach_error)?;
-        Ok(Self { parts: vec![MixPartGenerator::new(plan, generator)?] })
-    }
-
     /// Loads a program for each plan, at least one, and attaches them to the interface of their
     /// route.
-    pub(crate) fn open_mix(plans: &[RunPlan]) -> Result<Self, EngineError> {
-        let settings = plans.iter().map(|plan| settings(plan, true));
+    pub fn open(plans: &[RunPlan]) -> Result<Self, EngineError> {
+        let is_chain = plans.len() > 1;
+        let settings = plans.iter().map(|plan| settings(plan, is_chain));
         let settings = settings.collect::<Result<Vec<_>, _>>()?;
-        let generators = Generator::attach_chain(&settings).map_err(attach_error)?;
+        let generators = match &settings[..] {
+            [only] => Generator::attach(only).map(|generator| vec![generator]),
+            _ => Generator::attach_chain(&settings),
+        };
+        let generators = generators.map_err(attach_error)?;
         let parts = plans
             .iter()
             .zip(generators)
@@ -446,10 +445,8 @@ impl LoadEngine for XdpEngine {
         intervals: &mut dyn IntervalSink,
     ) -> Result<(), EngineError> {
         let cores = self.cores(trial);
-        let single_plan = std::slice::from_ref(trial);
-        let part_plans: Vec<_> = trial.parts.iter().map(|part| trial.part_plan(part)).collect();
-        let plans = if part_plans.is_empty() { single_plan } else { &part_plans };
-        let parts = || self.parts.iter().zip(plans);
+        let plans = trial.part_plans();
+        let parts = || self.parts.iter().zip(&plans);
         parts().try_for_each(|(part, plan)| part.check_in_flight(plan, &cores))?;
         let start = ClockMonotonic.now() + START_DELAY;
         parts().try_for_each(|(part, plan)| part.set_trial(plan, &cores, start))?;

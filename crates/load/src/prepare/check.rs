@@ -2,26 +2,31 @@
 
 use std::time::Duration;
 
+use horolog_record::LoadEngineKind as Kind;
+
 use super::compliant_clients;
 use crate::clients::LANES_MAX;
-use crate::engine::EngineError;
+use crate::engine::{self, EngineError};
 use crate::error::LoadError;
+use crate::mix;
 use crate::options::{LoadOptions, LoadProcedure};
 use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
+use crate::request_kind::{RequestKind, check_version};
 use crate::schedule;
 use crate::token::TIME_BITS;
 
 /// Refuses options that are invalid for any target and engine.
 pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
-    if !(1..=4).contains(&options.version) {
-        return Err(LoadError::Version(options.version));
+    mix::check_mix(options)?;
+    for requests in options.requests.kinds() {
+        check_version(requests.version())?;
     }
     if let Some(threads) = options.threads
         && !(1..=LANES_MAX).contains(&threads)
     {
         return Err(LoadError::Threads(threads));
     }
-    if options.interleaved && (options.random_sources || options.echo) {
+    if options.random_sources && options.requests.kinds().any(RequestKind::is_interleaved) {
         return Err(LoadError::Interleaved);
     }
     if options.fairness && options.random_sources {
@@ -30,8 +35,8 @@ pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     if let Some(compliant) = &options.compliant_clients {
         compliant_clients::check_options(compliant, options)?;
     }
-    if let Some(ptp) = &options.ptp {
-        check_ptp(options, ptp)?;
+    for ptp in options.requests.kinds().filter_map(RequestKind::ptp) {
+        check_ptp(options, &ptp)?;
     }
     let timeout = options.reply_timeout;
     // A token holds 68 s of the intended send time.
@@ -44,7 +49,9 @@ pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
 }
 
 fn check_ptp(options: &LoadOptions, ptp: &PtpRequestOptions) -> Result<(), LoadError> {
-    if options.target.has_port() {
+    // The port and the offsets of a mix apply to its other kinds of requests.
+    let is_only = !options.requests.is_several();
+    if is_only && options.target.has_port() {
         return Err(LoadError::PtpPort);
     }
     if ptp.minor_version > 1 {
@@ -58,7 +65,7 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpRequestOptions) -> Result<(), LoadE
     if ptp.kind == PtpRequestKind::Nsm && options.random_sources {
         return Err(LoadError::Ptp("NetSync Monitor needs distinct clients; omit random sources"));
     }
-    if options.offset.is_some() && !ptp.reports_transmit_time() {
+    if is_only && options.offset.is_some() && !ptp.reports_transmit_time() {
         return Err(LoadError::Ptp(
             "delay responses and grants carry no transmit timestamp; measure offsets with 'ptp \
              nsm'",
@@ -70,15 +77,23 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpRequestOptions) -> Result<(), LoadE
             "clients have no IP addresses over Ethernet; omit the source network",
         ));
     }
-    if options.interleaved || options.echo || options.nts.is_some() || options.sessions.is_some() {
-        return Err(LoadError::Ptp("PTP does not support interleaved mode, NTS or reflectors"));
-    }
     Ok(())
 }
 
 /// Refuses rates for which no schedule exists, with one lane or all of them.
 pub(super) fn check_rates(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
-    let (rates, duration) = match &options.job {
+    for share in options.requests.shares() {
+        check_job_rates(&options.job.scaled(share), options, cores)?;
+    }
+    Ok(())
+}
+
+fn check_job_rates(
+    job: &LoadProcedure,
+    options: &LoadOptions,
+    cores: usize,
+) -> Result<(), EngineError> {
+    let (rates, duration) = match job {
         LoadProcedure::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
         LoadProcedure::Search { config, .. } => {
             ([config.min_rate, config.max_rate], config.final_duration)
@@ -100,13 +115,34 @@ pub(super) fn check_rates(options: &LoadOptions, cores: usize) -> Result<(), Eng
     Ok(())
 }
 
+/// Refuses an engine that does not support the options.
+pub(super) fn check_engine(kind: Kind, options: &LoadOptions) -> Result<(), EngineError> {
+    let mut ptp = options.requests.kinds().filter(|requests| requests.ptp().is_some());
+    let (reason, remedy) = match kind {
+        Kind::Udp if ptp.nth(1).is_some() => {
+            ("sockets on the PTP ports support one kind of request only", "use --engine packet")
+        }
+        Kind::Udp if options.compliant_clients.is_some() => (
+            "all its clients have one address, so compliant clients would share it",
+            "use --engine packet or xdp for --compliant-clients",
+        ),
+        Kind::Xdp => match unsupported_by_xdp(options) {
+            Some(unsupported) => unsupported,
+            None => return Ok(()),
+        },
+        Kind::Udp | Kind::Packet => return Ok(()),
+    };
+    Err(engine::unavailable_error(kind, reason.to_owned(), remedy))
+}
+
 /// Returns a requested feature that the XDP engine lacks, as reason and remedy; `None` if it
 /// supports the options.
-pub(super) fn unsupported_by_xdp(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
-    if options.nts.is_some() || options.sessions.is_some() {
+fn unsupported_by_xdp(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
+    let requests = &options.requests;
+    if requests.kinds().any(|kind| matches!(kind, RequestKind::Nts(_))) {
         let reason = "BPF programs cannot authenticate requests";
         Some((reason, "use --engine packet or udp with --nts"))
-    } else if !options.trailer.is_empty() {
+    } else if requests.kinds().any(|kind| kind.trailer().is_some()) {
         let remedy = "use --engine packet or udp with --key or --extension";
         Some(("it sends the bare header only", remedy))
     } else if options.offset.is_some_and(|offset| offset.hardware) {

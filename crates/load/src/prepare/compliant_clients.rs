@@ -12,6 +12,7 @@ use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::RunPlan;
 use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use crate::random;
+use crate::request_kind::RequestKind;
 use crate::target::Route;
 use crate::token::RequestTokenCodec;
 
@@ -26,13 +27,18 @@ pub(super) fn check_options(
         "each client must send at least once in its interval"
     } else if options.random_sources && compliant.network.is_none() {
         "random sources use the whole network; name another network for compliant clients"
-    } else if options.echo {
+    } else if options.requests.kinds().any(|kind| matches!(kind, RequestKind::Echo)) {
         "a reflector has no rate limiting"
     } else if options.overload_test.is_some()
         || matches!(options.job, LoadProcedure::Profile(_) | LoadProcedure::Overload(_))
     {
         "they require trials of constant rate; omit the load profile"
-    } else if let Some(reason) = options.ptp.and_then(|ptp| unsupported_by_ptp(&ptp, compliant)) {
+    } else if let Some(reason) = options
+        .requests
+        .kinds()
+        .filter_map(RequestKind::ptp)
+        .find_map(|ptp| unsupported_by_ptp(&ptp, compliant))
+    {
         reason
     } else {
         return Ok(());
@@ -74,7 +80,7 @@ pub(super) fn compliant_network(
     let network = match compliant.network {
         Some(network) => SimulatedClientNetwork::new(
             network,
-            opener.facts.target.ip(),
+            opener.target.ip(),
             &opener.reserved_addresses(route),
         )?,
         None => load_network.last_subnet(compliant.clients, clients)?,
@@ -102,7 +108,7 @@ pub(super) fn open_compliant_clients(
     mut prepared: PreparedLoad,
 ) -> Result<PreparedLoad, LoadError> {
     let Some(compliant) = &opener.options.compliant_clients else { return Ok(prepared) };
-    let load_plan = &prepared.plan;
+    let load_plan = &prepared.plans[0];
     let key = random::key_from_kernel()
         .map_err(|source| LoadError::System { action: "read random numbers", source })?;
     let plan = RunPlan {
@@ -114,8 +120,7 @@ pub(super) fn open_compliant_clients(
         clients: compliant.clients,
         random_sources: false,
         token: RequestTokenCodec::new(key, ClockMonotonic.now()),
-        interleaved: false,
-        sessions: None,
+        requests: load_plan.requests.without_state(),
         // The offsets of the load's own requests are sufficient.
         offset: None,
         fairness: true,

@@ -15,7 +15,7 @@ use crate::error::{self, LoadError};
 use crate::loss_attribution::MissingReplyCounts;
 use crate::options::LoadOptions;
 use crate::plan::TrialPlan;
-use crate::ptp::PtpLoadTransport;
+use crate::request_kind::RequestKind;
 use crate::target::{FirstLink, Route, TargetError, return_route_command};
 
 /// Engines in order of preference.
@@ -61,7 +61,7 @@ pub(super) fn open_best(
     options: &LoadOptions,
     open: OpenEngineFn<'_>,
 ) -> Result<PreparedLoad, LoadError> {
-    let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet);
+    let over_ethernet = options.requests.kinds().any(RequestKind::is_over_ethernet);
     let simulated = options.source_network.is_some() || options.random_sources || over_ethernet;
     let (mut fallbacks, mut unanswered) = (Vec::new(), Vec::new());
     for kind in PREFERENCE {
@@ -125,7 +125,7 @@ fn no_engine_error(fallbacks: &[(Kind, String)]) -> LoadError {
 
 /// Sends test requests; returns true with the engine if any datagram arrives from the target.
 fn probe(mut ready: PreparedLoad) -> Result<(bool, PreparedLoad), LoadError> {
-    let (clients, parts) = (ready.clients, ready.plan.parts.clone());
+    let (clients, parts) = (ready.clients(), ready.parts.clone());
     let plan = TrialPlan { clients, parts, ..PROBE };
     let counts = ready.engine.run_trial(&plan, &mut || ControlFlow::Continue(()))?;
     Ok((MissingReplyCounts::from_counts(&counts).arrived > 0, ready))
@@ -134,7 +134,7 @@ fn probe(mut ready: PreparedLoad) -> Result<(bool, PreparedLoad), LoadError> {
 /// Returns the error that simulated clients receive no replies, most likely because the return
 /// route is missing.
 fn no_return_route(ready: &PreparedLoad) -> EngineError {
-    let network = ready.plan.network.map_or_else(String::new, |net| net.prefix().to_string());
+    let network = ready.network.map_or_else(String::new, |net| net.prefix().to_string());
     let command = link(ready).map(|link| return_route_command(&network, link.source));
     engine::unavailable_error(
         ready.engine.kind(),
@@ -161,7 +161,7 @@ fn xdp_frames_lost(other: &PreparedLoad) -> EngineError {
 }
 
 fn link(ready: &PreparedLoad) -> Option<&FirstLink> {
-    match &ready.plan.route {
+    match ready.route() {
         Route::Link(link) => Some(link),
         Route::ThisHost => None,
     }
@@ -219,11 +219,12 @@ mod tests {
             let refused =
                 || engine::unavailable_error(kind, "it is not here".to_owned(), "do without");
             let engine = Box::new(Fake(kind, answered.ok_or_else(refused)?));
-            let (plan, clients) = opener.plan(Kind::Udp)?;
+            let (plans, network) = opener.plans(Kind::Udp)?;
             Ok(PreparedLoad {
-                plan,
+                plans,
+                parts: Vec::new(),
+                network,
                 engine,
-                clients,
                 compliant_clients: None,
                 fallbacks: Vec::new(),
             })

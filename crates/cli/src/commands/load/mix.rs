@@ -5,9 +5,10 @@
 use std::str::FromStr;
 
 use clap::Args;
-use horolog_load::LoadOptions;
-use horolog_load::mix::{MixPart, NtpRequestOptions, RequestKind};
+use horolog_load::mix::{MixPart, RequestMix};
 use horolog_load::ptp::PtpRequestKind;
+use horolog_load::request_kind::{NtpRequestOptions, RequestKind};
+use horolog_load::{LoadError, LoadOptions};
 
 use super::flags::TrailerArgs;
 use super::nts::RequestNtsArgs;
@@ -101,16 +102,15 @@ impl FromStr for WeightedRequestKind {
 impl LoadMixArgs {
     pub(super) fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
         let trailer = self.trailer.resolve()?;
-        let sessions = self.nts.imported_session()?;
+        let imported = self.nts.imported_session()?;
         let (mut options, outputs) = self.run.resolve()?;
         options.command = self.nts.redact_command(options.command);
-        let nts = self.nts.resolve(&options.target)?;
-        let authenticated = nts.is_some() || sessions.is_some();
+        let nts = self.nts.resolve(&options.target, imported)?;
         let has_kind = |kind| self.weights.iter().any(|one| one.kind == kind);
         let requirements = [
             (
                 has_kind(MixRequestKind::Nts),
-                authenticated,
+                nts.is_some(),
                 "ntp-nts",
                 "--nts with --ca, or --nts-cookie",
             ),
@@ -136,12 +136,9 @@ impl LoadMixArgs {
                         RequestKind::Ntp(NtpRequestOptions { version, ..defaults })
                     }
                     MixRequestKind::Interleaved => {
-                        RequestKind::Ntp(NtpRequestOptions { interleaved: true, ..defaults })
+                        RequestKind::Ntp(NtpRequestOptions::interleaved())
                     }
-                    MixRequestKind::Nts => {
-                        let (nts, sessions) = (nts.clone(), sessions.clone());
-                        RequestKind::Ntp(NtpRequestOptions { nts, sessions, ..defaults })
-                    }
+                    MixRequestKind::Nts => RequestKind::ntp(defaults, nts.clone())?,
                     MixRequestKind::Mac => {
                         RequestKind::Ntp(NtpRequestOptions { trailer: trailer.clone(), ..defaults })
                     }
@@ -157,7 +154,8 @@ impl LoadMixArgs {
                 };
                 Ok(MixPart { name: name.to_owned(), weight, request_kind })
             };
-        let mix = self.weights.iter().map(mix_part).collect::<Result<_, CommandFailure>>()?;
-        Ok((LoadOptions { mix, ..options }, outputs))
+        let parts = self.weights.iter().map(mix_part).collect::<Result<_, CommandFailure>>()?;
+        options.requests = RequestMix::several(parts).map_err(LoadError::from)?;
+        Ok((options, outputs))
     }
 }

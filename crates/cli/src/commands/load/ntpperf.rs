@@ -7,14 +7,15 @@
 use std::ffi::OsString;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args};
-use horolog_load::nts::NtsSessions;
+use horolog_load::mix::RequestMix;
+use horolog_load::nts::ImportedSession;
 use horolog_load::offset::ServerOffsetOptions;
 use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
+use horolog_load::request_kind::{NtpRequestOptions, NtsSessionSource, RequestKind};
 use horolog_load::target::{RouteHints, TargetName};
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{
@@ -196,6 +197,17 @@ fn parse_rate_range(text: &str) -> Result<(u32, u32), String> {
 }
 
 impl NtpperfArgs {
+    /// Returns the requests: of PTP, or of NTP, which `session` authenticates.
+    fn requests(&self, session: Option<&ImportedSession>) -> Result<RequestMix, CommandFailure> {
+        if let Some(ptp) = self.ptp_plan() {
+            return Ok(RequestMix::only(ptp));
+        }
+        let interleaved = self.interleaved;
+        let requests = NtpRequestOptions { interleaved, ..NtpRequestOptions::default() };
+        let nts = session.map(NtsSessionSource::imported);
+        Ok(RequestMix::only(RequestKind::ntp(requests, nts)?))
+    }
+
     const fn ptp_plan(&self) -> Option<PtpRequestOptions> {
         let (kind, domain) = match (self.delay, self.monitor) {
             (Some(domain), _) => (PtpRequestKind::Delay, domain),
@@ -239,7 +251,8 @@ impl NtpperfArgs {
             self.session.as_ref().map_or(command.clone(), |secret| secret.redact_command(command));
         let (min, max) = (self.rate.0.into(), self.rate.1.into());
         let ramp = Ramp { min, max, multiplier: self.multiplier, duration: self.time };
-        let (spacing, ptp, offset) = (self.spacing(), self.ptp_plan(), self.offset_options());
+        let (spacing, offset) = (self.spacing(), self.offset_options());
+        let requests = self.requests(imported.as_ref())?;
         Ok(LoadOptions {
             hints: RouteHints { interface: Some(self.interface), mac: self.mac },
             i_own_this_target: self.i_own_this_target,
@@ -249,9 +262,7 @@ impl NtpperfArgs {
             warm_up: if self.interleaved { WARM_UP } else { 0 },
             threads: Some(self.threads),
             spacing,
-            interleaved: self.interleaved,
-            sessions: imported.map(|session| Arc::new(NtsSessions::from_imported(&session))),
-            ptp,
+            requests,
             offset,
             command,
             ..LoadOptions::new(self.destination, LoadProcedure::Ramp(ramp))

@@ -3,13 +3,12 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use horolog_load::nts::{
-    AeadAlgorithm, KE_PORT, NtsOptions, NtsSessions, SESSIONS_DEFAULT, SESSIONS_MAX, SessionCount,
-    TrustAnchors,
+    AeadAlgorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SESSIONS_MAX, SessionCount, TrustAnchors,
 };
+use horolog_load::request_kind::NtsSessionSource;
 use horolog_load::target::TargetName;
 
 use crate::failure::CommandFailure;
@@ -79,10 +78,10 @@ fn parse_session_count(text: &str) -> Result<SessionCount, String> {
 
 impl RequestNtsArgs {
     /// Returns the NTS session of --nts-cookie; `None` without that flag.
-    pub(crate) fn imported_session(&self) -> Result<Option<Arc<NtsSessions>>, CommandFailure> {
+    pub(crate) fn imported_session(&self) -> Result<Option<NtsSessionSource>, CommandFailure> {
         let imported =
             self.nts_cookie.as_ref().map(|text| text.parse_session("--nts-cookie")).transpose()?;
-        Ok(imported.map(|session| Arc::new(NtsSessions::from_imported(&session))))
+        Ok(imported.as_ref().map(NtsSessionSource::imported))
     }
 
     /// Returns a command line in which the secrets of these flags are masked.
@@ -93,16 +92,22 @@ impl RequestNtsArgs {
         }
     }
 
-    pub(crate) fn resolve(self, target: &TargetName) -> Result<Option<NtsOptions>, CommandFailure> {
+    /// Returns the source of the sessions; `None` if requests are not authenticated. `imported` is
+    /// the session of [`RequestNtsArgs::imported_session`], which excludes --nts.
+    pub(crate) fn resolve(
+        self,
+        target: &TargetName,
+        imported: Option<NtsSessionSource>,
+    ) -> Result<Option<NtsSessionSource>, CommandFailure> {
         if !self.nts {
-            return Ok(None);
+            return Ok(imported);
         }
         let algorithms = match self.nts_algorithm {
             None => vec![AeadAlgorithm::AesSivCmac256, AeadAlgorithm::Aes128GcmSiv],
             Some(AeadAlgorithmArg::AesSivCmac256) => vec![AeadAlgorithm::AesSivCmac256],
             Some(AeadAlgorithmArg::Aes128GcmSiv) => vec![AeadAlgorithm::Aes128GcmSiv],
         };
-        Ok(Some(NtsOptions {
+        Ok(Some(NtsSessionSource::Exchanges(NtsOptions {
             ke_server: self.nts_ke.unwrap_or_else(|| target.with_port(KE_PORT)),
             name: self.nts_name,
             trust: TrustAnchors::from_pem_file(self.ca.as_deref())
@@ -110,6 +115,6 @@ impl RequestNtsArgs {
             algorithms,
             sessions: self.nts_sessions.unwrap_or(SessionCount::Shared(SESSIONS_DEFAULT)),
             share: self.nts_share,
-        }))
+        })))
     }
 }

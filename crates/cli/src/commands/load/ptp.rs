@@ -4,6 +4,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::LoadOptions;
+use horolog_load::mix::RequestMix;
 use horolog_load::ptp::{
     PtpLoadTransport, PtpRequestKind, PtpRequestOptions, UnicastMessageTypes,
     UnicastRequestParameters,
@@ -210,6 +211,6 @@ impl LoadPtpArgs {
             }
         };
         let (options, outputs) = run.resolve()?;
-        Ok((LoadOptions { ptp: Some(plan), ..options }, outputs))
+        Ok((LoadOptions { requests: RequestMix::only(plan), ..options }, outputs))
     }
 }

@@ -103,7 +103,11 @@ impl<'a> IntervalReader<'a> {
             received: open.received,
             late: open.late,
             duplicate: open.duplicate,
-            unsynchronised: if self.plan.ptp.is_some() { 0 } else { open.unsynchronised },
+            unsynchronised: if self.plan.requests.ptp().is_some() {
+                0
+            } else {
+                open.unsynchronised
+            },
             invalid: open.invalid,
             ..LiveCounts::default()
         });
@@ -202,7 +206,7 @@ impl<'a> IntervalReader<'a> {
             last_sent: instant(lane_counts.last_sent_ns),
             received: lane_counts.received,
             interleaved: lane_counts.interleaved,
-            ptp: self.plan.ptp.map(|_| PtpReplyCounts {
+            ptp: self.plan.requests.ptp().map(|_| PtpReplyCounts {
                 delay: lane_counts.delay,
                 sync_follow_up: lane_counts.sync_follow_up,
                 ..PtpReplyCounts::default()

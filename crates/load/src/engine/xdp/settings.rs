@@ -16,6 +16,7 @@ use crate::engine::{EngineError, ethernet, unavailable_error};
 use crate::plan::RunPlan;
 use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions, PtpRequestTemplate};
 use crate::request::{LaneFrameParameters, LaneFrameTemplate};
+use crate::request_kind::RequestKind;
 use crate::schedule;
 use crate::target::FirstLink;
 
@@ -30,7 +31,7 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         );
         return Err(unavailable_error(Kind::Xdp, reason, "use fewer threads"));
     }
-    let protocol = match plan.ptp.map(|ptp| ptp.kind) {
+    let protocol = match plan.requests.ptp().map(|ptp| ptp.kind) {
         None => RequestProtocol::Ntp,
         Some(PtpRequestKind::Delay) => RequestProtocol::PtpDelay,
         Some(PtpRequestKind::Nsm) => RequestProtocol::PtpMonitor,
@@ -44,8 +45,8 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
     }
     Ok(GeneratorSettings {
         protocol,
-        multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
-        domain: plan.ptp.map_or(0, |ptp| ptp.domain),
+        multicast: plan.requests.ptp().is_some_and(|ptp| ptp.multicast),
+        domain: plan.requests.ptp().map_or(0, |ptp| ptp.domain),
         offsets: plan.offset.map(|offset| ServerOffsetSettings {
             correction_ns: offset.correction.as_ns(),
             mean_of_server: offset.mean_of_server,
@@ -54,10 +55,10 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         interface: frame.interface,
         target: plan.target.ip(),
         port: plan.target.port(),
-        version: plan.version,
+        version: plan.requests.version(),
         lanes: plan.lanes as u32,
-        echo: plan.echo,
-        interleaved: plan.interleaved,
+        echo: matches!(plan.requests, RequestKind::Echo),
+        interleaved: plan.requests.is_interleaved(),
         clients: plan.clients,
         counts_each_client: plan.fairness,
         open_intervals: plan.interval.map_or(1, |interval| {
@@ -90,9 +91,9 @@ pub(super) struct RequestFrameTemplate {
 
 impl RequestFrameTemplate {
     pub(super) fn new(plan: &RunPlan) -> Result<Self, EngineError> {
-        match &plan.ptp {
+        match plan.requests.ptp() {
             Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
-                Self::over_ethernet(plan, ptp)
+                Self::over_ethernet(plan, &ptp)
             }
             _ => Self::over_udp(plan),
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::Parser;
+use horolog_record::RequestMode;
 
 #[derive(Parser, Debug)]
 struct Command {
@@ -20,6 +21,11 @@ fn options(more: &[&str]) -> LoadOptions {
     parsed(more).unwrap().resolve().unwrap()
 }
 
+/// Returns the only kind of requests.
+fn requests(more: &[&str]) -> RequestKind {
+    options(more).requests.parts()[0].request_kind.clone()
+}
+
 fn ramp(options: &LoadOptions) -> Ramp {
     match options.job {
         LoadProcedure::Ramp(ramp) => ramp,
@@ -35,8 +41,8 @@ fn defaults_are_those_of_ntpperf() {
     assert_eq!(ramp.duration, Duration::from_secs(2));
     assert_eq!((options.threads, options.rate_per_client), (Some(1), Some(10.0)));
     assert_eq!((options.clients, options.spacing), (None, RequestSpacing::Constant));
-    assert!(options.offset.is_none() && options.sessions.is_none() && options.ptp.is_none());
-    assert!(!options.interleaved && options.warm_up == 0);
+    assert!(options.offset.is_none() && options.warm_up == 0);
+    assert_eq!(options.requests.mode(), RequestMode::NtpBasic);
     assert_eq!(options.hints.interface.as_deref(), Some("eth0"));
     assert_eq!(options.source_network, Some("172.18.0.0/16".parse().unwrap()));
 }
@@ -53,10 +59,10 @@ fn the_examples_are_understood() {
     };
     assert_eq!(basic.offset, Some(method));
     assert_eq!(basic.hints.mac, Some("aa:bb:cc:dd:ee:ff".parse().unwrap()));
-    assert!(options(&["-I", "-o", "1.95e-6", "-H"]).interleaved);
+    assert!(requests(&["-I", "-o", "1.95e-6", "-H"]).is_interleaved());
     let key = "44508CC523BD3FF2334A3B73E70969BF69BC4753EB745FD8EC054FF083DF788C";
-    let nts = options(&["-B", "-S", &format!("{key},2D1FF1538B637C3D")]);
-    assert!(nts.sessions.is_some_and(|sessions| !sessions.can_open()));
+    let nts = requests(&["-B", "-S", &format!("{key},2D1FF1538B637C3D")]);
+    assert!(nts.sessions().is_some_and(|sessions| !sessions.can_open()));
     let plan = |kind, multicast| PtpRequestOptions {
         kind,
         domain: 0,
@@ -64,12 +70,10 @@ fn the_examples_are_understood() {
         multicast,
         transport: PtpLoadTransport::Udp,
     };
-    assert_eq!(options(&["-D", "0"]).ptp, Some(plan(PtpRequestKind::Delay, false)));
-    let monitor = options(&["-N", "0", "-o", "1.95e-6", "-H"]);
-    assert_eq!(
-        (monitor.ptp, monitor.offset),
-        (Some(plan(PtpRequestKind::Nsm, false)), Some(method))
-    );
+    assert_eq!(requests(&["-D", "0"]).ptp(), Some(plan(PtpRequestKind::Delay, false)));
+    let monitor = ["-N", "0", "-o", "1.95e-6", "-H"];
+    assert_eq!(requests(&monitor).ptp(), Some(plan(PtpRequestKind::Nsm, false)));
+    assert_eq!(options(&monitor).offset, Some(method));
 }
 
 #[test]
@@ -98,10 +102,11 @@ fn the_forms_that_ntpperf_takes_are_taken() {
         let Ramp { min, max, .. } = rates(text);
         assert_eq!((min, max), expected, "{text}");
     }
-    assert!(options(&["-B", "-I"]).interleaved && !options(&["-I", "-B"]).interleaved);
-    assert_eq!(options(&["-B", "-D", "3"]).ptp.map(|ptp| ptp.domain), Some(3));
-    assert!(options(&["-D", "3", "-B"]).ptp.is_none());
-    assert_eq!(options(&["-N", "1", "-D", "2", "-M"]).ptp.map(|ptp| ptp.multicast), Some(true));
+    assert!(requests(&["-B", "-I"]).is_interleaved());
+    assert!(!requests(&["-I", "-B"]).is_interleaved());
+    assert_eq!(requests(&["-B", "-D", "3"]).ptp().map(|ptp| ptp.domain), Some(3));
+    assert!(requests(&["-D", "3", "-B"]).ptp().is_none());
+    assert_eq!(requests(&["-N", "1", "-D", "2", "-M"]).ptp().map(|ptp| ptp.multicast), Some(true));
     let mac = options(&["-B", "-m", "2:0:5e:a:0:1"]).hints.mac;
     assert_eq!(mac, Some("02:00:5e:0a:00:01".parse().unwrap()));
     for more in [&["-p16"][..], &["-t", "1e1"], &["-x", "2.5e0"], &["-s", "10.0.0.9/32"], &["-HO"]]
