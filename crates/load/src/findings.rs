@@ -1,6 +1,8 @@
 //! Findings about a run, from its counts and properties. A finding about trials occurs once: it
-//! describes the worst trial, and states the number of affected trials.
+//! describes the worst trial, and states the number of affected trials. Each trial is judged once,
+//! when it ends.
 
+mod all_trials;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -10,6 +12,8 @@ use horolog_record::{
     CapacitySearchResult, Finding, FindingCode, LoadEngineKind, Outage, OverloadResult,
     RequestSpacing, SearchEndReason, Severity, Trial,
 };
+
+use all_trials::TrialSums;
 
 use crate::capture::CaptureSummary;
 use crate::error;
@@ -62,22 +66,30 @@ impl<'a> TrialWithCounts<'a> {
     }
 }
 
-/// Properties of a run, other than its trials, from which findings are made.
+/// Conditions of a run, which are the same for all its trials.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct RunFindingInputs<'a> {
+pub struct RunConditions {
     /// Engine in use.
     pub engine: LoadEngineKind,
     /// Spacing of the requests.
     pub spacing: RequestSpacing,
-    /// True if requests were in interleaved mode.
+    /// True if requests are in interleaved mode.
     pub interleaved: bool,
-    /// PTP requests, if the target was a PTP master.
+    /// PTP requests, if the target is a PTP master.
     pub ptp: Option<PtpRequestOptions>,
     /// Command that adds the return route on the server; `None` if replies need no route.
     pub return_route: Option<String>,
     /// True if the server runs on this host.
     pub shared_host: bool,
+    /// True if replies are not decrypted because the session lacks the server-to-client key.
+    pub replies_unopened: bool,
+    /// True if offsets of the server's transmit timestamps are measured.
+    pub measures_offsets: bool,
+}
+
+/// Values of a run so far, other than those of single trials, from which findings are made.
+#[derive(Clone, Debug)]
+pub struct RunFindingInputs<'a> {
     /// Errors of the remote counters; `None` without remote counters.
     pub remote_counter_errors: Option<&'a RemoteCounterErrors>,
     /// Summary of the capture; `None` without a capture.
@@ -92,10 +104,6 @@ pub struct RunFindingInputs<'a> {
     pub interrupted: bool,
     /// Error of the engine that ended the run early.
     pub failure: Option<&'a str>,
-    /// True if replies were not decrypted because the session lacks the server-to-client key.
-    pub replies_unopened: bool,
-    /// True if offsets of the server's transmit timestamps were measured.
-    pub measures_offsets: bool,
     /// Result of a search.
     pub search: Option<&'a CapacitySearchResult>,
     /// Outages of the server.
@@ -104,86 +112,151 @@ pub struct RunFindingInputs<'a> {
     pub overload: Option<&'a OverloadResult>,
 }
 
-/// Returns all findings about a run. Outages are omitted if no request was answered as intended.
-#[must_use]
-pub fn run_findings(
-    trials: &[TrialWithCounts<'_>],
-    context: &RunFindingInputs<'_>,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.extend(trials::no_replies(trials, context));
-    findings.extend(trials::monitor_unsupported(trials, context));
-    if findings.is_empty() {
-        findings.extend(time::longest_outage(trials, context.outages));
+/// Finding about one trial, with the measure by which the worst trial is selected, above 0.
+#[derive(Debug)]
+struct TrialFinding {
+    measure: f64,
+    finding: Finding,
+}
+
+/// Returns a finding about one trial if its measure is positive.
+fn trial_finding(
+    measure: f64,
+    (code, severity): (FindingCode, Severity),
+    message: impl FnOnce() -> String,
+    advice: &str,
+) -> Option<TrialFinding> {
+    let finding = || finding(code, severity, message(), advice);
+    (measure > 0.0).then(|| TrialFinding { measure, finding: finding() })
+}
+
+/// Finding of one kind about the worst trial so far, and the number of affected trials.
+#[derive(Debug, Default)]
+struct WorstTrialFinding {
+    worst: Option<TrialFinding>,
+    count: usize,
+}
+
+impl WorstTrialFinding {
+    /// Adds the finding about trial `index`, if there is one.
+    fn add(&mut self, index: usize, found: Option<TrialFinding>) {
+        let Some(mut found) = found else { return };
+        self.count += 1;
+        if self.worst.as_ref().is_none_or(|worst| found.measure >= worst.measure) {
+            found.finding.trial = Some(index);
+            self.worst = Some(found);
+        }
     }
-    findings.extend(context.overload.and_then(|overload| time::not_recovered(trials, overload)));
-    findings.extend(trials::generator_behind(trials, context));
-    findings.extend(trials::late_requests(trials));
-    findings.extend(trials::ring_overflow(trials));
-    findings.extend(trials::invalid_replies(trials, context));
-    findings.extend(trials::kiss_of_death(trials));
-    findings.extend(trials::duplicate_replies(trials));
-    findings.extend(trials::server_unsynchronised(trials, context));
-    findings.extend(trials::unicast_denied(trials));
-    findings.extend(trials::basic_replies(trials, context));
-    findings.extend(trials::losses_unattributed(trials, context));
-    findings.extend(trials::unanswered_clients(trials));
-    findings.extend(trials::compliant_loss(trials));
-    findings.extend(trials::few_samples(trials));
-    findings.extend(trials::missing_timestamps(trials));
-    findings.extend(trials::offsets_out_of_range(trials));
-    findings.extend(context.search.and_then(|search| inconsistent_trials(trials, search)));
-    findings.extend(context.search.and_then(search_unfinished));
-    findings.extend(context.remote_counter_errors.into_iter().flat_map(counters_unread));
-    findings.extend(context.capture.and_then(capture_incomplete));
-    findings.extend(environment_findings(context));
-    findings
+
+    /// Returns the finding. The number of affected trials is appended to its message if there are
+    /// several.
+    fn finding(&self) -> Option<Finding> {
+        let mut finding = self.worst.as_ref()?.finding.clone();
+        if self.count > 1 {
+            let count = self.count;
+            finding.message =
+                format!("{}; {count} trials are affected, this one most", finding.message);
+        }
+        Some(finding)
+    }
+}
+
+/// Number of kinds of findings about single trials.
+const TRIAL_FINDINGS: usize = 15;
+
+/// Index of the finding about basic replies in interleaved mode.
+const INTERLEAVED_NOT_USED: usize = 8;
+
+/// Findings about the trials of a run so far.
+#[derive(Debug, Default)]
+pub struct TrialFindings {
+    sums: TrialSums,
+    /// Findings by kind, in the order of the result.
+    worst: [WorstTrialFinding; TRIAL_FINDINGS],
+}
+
+impl TrialFindings {
+    /// Judges the next trial of a run.
+    pub fn add(&mut self, observed: &TrialWithCounts<'_>, conditions: &RunConditions) {
+        let found: [_; TRIAL_FINDINGS] = [
+            trials::generator_behind(observed, conditions),
+            trials::late_requests(observed),
+            trials::ring_overflow(observed),
+            trials::invalid_replies(observed, conditions),
+            trials::kiss_of_death(observed),
+            trials::duplicate_replies(observed),
+            trials::server_unsynchronised(observed, conditions),
+            trials::unicast_denied(observed),
+            trials::basic_replies(observed, conditions, &self.sums),
+            trials::losses_unattributed(observed, conditions),
+            trials::unanswered_clients(observed),
+            trials::compliant_loss(observed),
+            trials::few_samples(observed),
+            trials::missing_timestamps(observed),
+            trials::offsets_out_of_range(observed),
+        ];
+        let index = self.sums.received.len();
+        for (worst, found) in self.worst.iter_mut().zip(found) {
+            worst.add(index, found);
+        }
+        self.sums.add(observed);
+    }
+
+    /// Returns all findings about a run with these trials, which were added before. Outages are
+    /// omitted if no request was answered as intended.
+    #[must_use]
+    pub fn run_findings(
+        &self,
+        trials: &[Trial],
+        conditions: &RunConditions,
+        inputs: &RunFindingInputs<'_>,
+    ) -> Vec<Finding> {
+        let received = &self.sums.received[..];
+        let mut findings = Vec::new();
+        findings.extend(all_trials::no_replies(&self.sums, conditions));
+        findings.extend(all_trials::monitor_unsupported(&self.sums, conditions));
+        if findings.is_empty() {
+            findings.extend(time::longest_outage(received, inputs.outages));
+        }
+        findings.extend(inputs.overload.and_then(|one| time::not_recovered(received, one)));
+        findings.extend(self.trial_findings(conditions));
+        findings.extend(inputs.search.and_then(|search| inconsistent_trials(trials, search)));
+        findings.extend(inputs.search.and_then(search_unfinished));
+        findings.extend(inputs.remote_counter_errors.into_iter().flat_map(counters_unread));
+        findings.extend(inputs.capture.and_then(capture_incomplete));
+        findings.extend(environment_findings(conditions, inputs));
+        findings
+    }
+
+    /// Returns the finding of each kind about the worst trial.
+    fn trial_findings(&self, conditions: &RunConditions) -> Vec<Finding> {
+        let few_requests = all_trials::few_interleaved_requests(&self.sums, conditions);
+        let mut findings = Vec::new();
+        for (index, worst) in self.worst.iter().enumerate() {
+            let found = match index {
+                INTERLEAVED_NOT_USED if few_requests.is_some() => few_requests.clone(),
+                _ => worst.finding(),
+            };
+            findings.extend(found);
+        }
+        for finding in &mut findings {
+            if finding.code == FindingCode::KissOfDeath {
+                finding.advice = all_trials::kiss_of_death_advice(&self.sums);
+            }
+        }
+        findings
+    }
 }
 
 fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-/// Returns the index of the trial with the largest positive measure, that trial, and the number of
-/// trials with a positive measure; `None` if there is none.
-fn worst_trial<'a>(
-    trials: &'a [TrialWithCounts<'a>],
-    measure: impl Fn(&TrialWithCounts<'_>) -> f64,
-) -> Option<(usize, &'a TrialWithCounts<'a>, usize)> {
-    let measured = |trial: &TrialWithCounts<'_>| measure(trial);
-    let count = trials.iter().filter(|trial| measured(trial) > 0.0).count();
-    let (index, trial) =
-        trials.iter().enumerate().max_by(|(_, a), (_, b)| measured(a).total_cmp(&measured(b)))?;
-    (count > 0).then_some((index, trial, count))
-}
-
-/// Returns a finding about the trial with the largest positive measure. The number of affected
-/// trials is appended to `message` if there are several.
-fn worst_trial_finding(
-    trials: &[TrialWithCounts<'_>],
-    measure: impl Fn(&TrialWithCounts<'_>) -> f64,
-    (code, severity): (FindingCode, Severity),
-    message: impl FnOnce(&TrialWithCounts<'_>) -> String,
-    advice: &str,
-) -> Option<Finding> {
-    let (index, trial, count) = worst_trial(trials, measure)?;
-    let mut message = message(trial);
-    if count > 1 {
-        message = format!("{message}; {count} trials are affected, this one most");
-    }
-    Some(Finding { trial: Some(index), ..finding(code, severity, message, advice) })
-}
-
 /// Reports a search in which trials at the lower bound had inconsistent outcomes.
-fn inconsistent_trials(
-    trials: &[TrialWithCounts<'_>],
-    search: &CapacitySearchResult,
-) -> Option<Finding> {
+fn inconsistent_trials(trials: &[Trial], search: &CapacitySearchResult) -> Option<Finding> {
     let lower = search.lower?;
-    let at_lower = trials
-        .iter()
-        .map(|observed| observed.trial)
-        .filter(|trial| (trial.intended_rate - lower).abs() <= lower * 1e-6);
+    let at_lower =
+        trials.iter().filter(|trial| (trial.intended_rate - lower).abs() <= lower * 1e-6);
     let ratios: Vec<_> = at_lower.map(Trial::loss_ratio).collect();
     let high = ratios.iter().copied().fold(0.0, f64::max);
     let failed = ratios.iter().filter(|&&ratio| ratio > search.goal_loss_ratio).count();
@@ -262,9 +335,9 @@ fn counters_unread(errors: &RemoteCounterErrors) -> Vec<Finding> {
     failed.into_iter().chain(unread).collect()
 }
 
-fn environment_findings(context: &RunFindingInputs<'_>) -> Vec<Finding> {
+fn environment_findings(conditions: &RunConditions, inputs: &RunFindingInputs<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if context.shared_host {
+    if conditions.shared_host {
         findings.push(finding(
             FindingCode::SharedMachine,
             Severity::Note,
@@ -272,10 +345,10 @@ fn environment_findings(context: &RunFindingInputs<'_>) -> Vec<Finding> {
             "compare with results of this host only; a server on its own host would sustain more",
         ));
     }
-    if context.clock_synchronised == Some(false) {
-        findings.push(clock_unsynchronised(context.measures_offsets));
+    if inputs.clock_synchronised == Some(false) {
+        findings.push(clock_unsynchronised(conditions.measures_offsets));
     }
-    if context.replies_unopened {
+    if conditions.replies_unopened {
         findings.push(finding(
             FindingCode::RepliesNotDecrypted,
             Severity::Warning,
@@ -285,18 +358,18 @@ fn environment_findings(context: &RunFindingInputs<'_>) -> Vec<Finding> {
             "add the S2C key after the cookie, or use NTS-KE, to have replies authenticated",
         ));
     }
-    let refused = error::group_by_reason(context.fallbacks);
+    let refused = error::group_by_reason(inputs.fallbacks);
     if !refused.is_empty() {
         let each: Vec<_> =
             refused.iter().map(|(engines, reason)| format!("not {engines}: {reason}")).collect();
         findings.push(finding(
             FindingCode::EngineFallback,
             Severity::Note,
-            format!("engine '{}' is used, {}", context.engine.name(), each.join("; and ")),
+            format!("engine '{}' is used, {}", conditions.engine.name(), each.join("; and ")),
             "a faster engine sends and receives more, and disturbs the measurement less",
         ));
     }
-    if let Some(shortfall) = &context.missing_feature {
+    if let Some(shortfall) = &inputs.missing_feature {
         findings.push(finding(
             FindingCode::EngineFallback,
             Severity::Note,
@@ -304,7 +377,7 @@ fn environment_findings(context: &RunFindingInputs<'_>) -> Vec<Finding> {
             "if this host forwards packets, drop the replies with a firewall rule",
         ));
     }
-    if let Some(reason) = context.failure {
+    if let Some(reason) = inputs.failure {
         findings.push(finding(
             FindingCode::EngineFailed,
             Severity::Error,
@@ -312,7 +385,7 @@ fn environment_findings(context: &RunFindingInputs<'_>) -> Vec<Finding> {
             "values measured until then are valid; the rest is missing",
         ));
     }
-    findings.extend(context.interrupted.then(run_interrupted));
+    findings.extend(inputs.interrupted.then(run_interrupted));
     findings
 }
 

@@ -18,7 +18,7 @@ use horolog_time::Span;
 
 use crate::capture::{CaptureError, CaptureOptions, CaptureSummary, RunningCapture};
 use crate::error::LoadError;
-use crate::findings::{self, RunFindingInputs, TrialWithCounts};
+use crate::findings::{RunConditions, RunFindingInputs, TrialFindings, TrialWithCounts};
 use crate::limit::LoadMetricLimit;
 use crate::loss_attribution::{self, MissingReplyCounts};
 use crate::loss_attribution_counters::LossAttributionCounterReader;
@@ -48,7 +48,9 @@ pub struct LoadRun {
     prepared: PreparedLoad,
     watch: LossAttributionCounterReader,
     capture: Option<RunningCapture>,
-    trials: Vec<(Trial, TrialCounts)>,
+    trials: Vec<Trial>,
+    conditions: RunConditions,
+    trial_findings: TrialFindings,
     search: Option<CapacitySearchResult>,
     series: Option<LoadTimeSeries>,
     outages: Vec<Outage>,
@@ -75,12 +77,15 @@ impl LoadRun {
         let watch = watch.with_remote_counters(page).with_ptp(transport);
         let open = |options: &CaptureOptions| RunningCapture::open(options, &prepared.plans[0]);
         let capture = options.capture.as_ref().map(open).transpose()?;
+        let conditions = run_conditions(&options, &prepared, &watch);
         Ok(Self {
             options,
             prepared,
             watch,
             capture,
             trials: Vec::new(),
+            conditions,
+            trial_findings: TrialFindings::default(),
             search: None,
             series: None,
             outages: Vec::new(),
@@ -268,7 +273,7 @@ impl LoadRun {
         sampler.observer.part_ended(index, &trial);
         let flow = sampler.observer.flow();
         self.interrupted |= flow.is_break();
-        self.trials.push((trial, counts));
+        self.add_trial(trial, &counts);
         if sampler.observer.wants_snapshots() {
             sampler.observer.findings(self.findings(None));
         }
@@ -278,6 +283,12 @@ impl LoadRun {
             std::thread::sleep(TRIAL_PAUSE);
         }
         Ok((outcome, flow))
+    }
+
+    /// Adds a trial with its findings.
+    fn add_trial(&mut self, trial: Trial, counts: &TrialCounts) {
+        self.trial_findings.add(&TrialWithCounts::new(&trial, counts), &self.conditions);
+        self.trials.push(trial);
     }
 
     /// Returns the number of clients at this rate.
@@ -306,39 +317,22 @@ impl LoadRun {
 
     /// Returns the findings so far.
     fn findings(&self, capture: Option<&CaptureSummary>) -> Vec<Finding> {
-        let prepared = &self.prepared;
-        let return_route = match (&prepared.network, prepared.route()) {
-            (Some(network), Route::Link(link)) => {
-                Some(return_route_command(&network.prefix(), link.source))
-            }
-            _ => None,
+        let inputs = RunFindingInputs {
+            remote_counter_errors: self.watch.remote_errors(),
+            capture,
+            clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
+            fallbacks: &self.prepared.fallbacks,
+            missing_feature: self.prepared.engine.missing_feature(),
+            interrupted: self.interrupted,
+            failure: self.failure.as_deref(),
+            search: self.search.as_ref(),
+            outages: &self.outages,
+            overload: self.overload.as_ref(),
         };
-        let observed: Vec<_> =
-            self.trials.iter().map(|(trial, counts)| TrialWithCounts::new(trial, counts)).collect();
-        let mut findings = findings::run_findings(
-            &observed,
-            &RunFindingInputs {
-                engine: self.engine(),
-                spacing: self.options.spacing,
-                interleaved: prepared.requests().any(RequestKind::is_interleaved),
-                ptp: prepared.requests().find_map(RequestKind::ptp),
-                return_route,
-                shared_host: self.watch.is_server_local(),
-                remote_counter_errors: self.watch.remote_errors(),
-                capture,
-                clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
-                fallbacks: &prepared.fallbacks,
-                missing_feature: prepared.engine.missing_feature(),
-                interrupted: self.interrupted,
-                failure: self.failure.as_deref(),
-                replies_unopened: prepared.sessions().is_some_and(|sessions| !sessions.can_open()),
-                measures_offsets: self.measures_offsets(),
-                search: self.search.as_ref(),
-                outages: &self.outages,
-                overload: self.overload.as_ref(),
-            },
-        );
-        findings.extend(prepared.sessions().into_iter().flat_map(|sessions| sessions.findings()));
+        let mut findings =
+            self.trial_findings.run_findings(&self.trials, &self.conditions, &inputs);
+        let sessions = self.prepared.sessions().into_iter();
+        findings.extend(sessions.flat_map(|sessions| sessions.findings()));
         findings
     }
 
@@ -349,8 +343,7 @@ impl LoadRun {
         let threads = self.prepared.lanes();
         let reply_timeout_ns = self.options.reply_timeout.as_nanos() as u64;
         let offset = self.prepared.offset().map(|offset| offset.method());
-        let trials: Vec<_> = self.trials.into_iter().map(|(trial, _)| trial).collect();
-        let judge = |limit: &LoadMetricLimit| limit.evaluate(&trials, self.search.as_ref());
+        let judge = |limit: &LoadMetricLimit| limit.evaluate(&self.trials, self.search.as_ref());
         let limits = self.options.limits.iter().map(judge).collect();
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
@@ -364,7 +357,7 @@ impl LoadRun {
             spacing: self.options.spacing,
             reply_timeout_ns,
             offset,
-            trials,
+            trials: self.trials,
             search: self.search,
             series: self.series,
             outages: self.outages,
@@ -372,6 +365,29 @@ impl LoadRun {
             limits,
             findings,
         }
+    }
+}
+
+fn run_conditions(
+    options: &LoadOptions,
+    prepared: &PreparedLoad,
+    watch: &LossAttributionCounterReader,
+) -> RunConditions {
+    let return_route = match (&prepared.network, prepared.route()) {
+        (Some(network), Route::Link(link)) => {
+            Some(return_route_command(&network.prefix(), link.source))
+        }
+        _ => None,
+    };
+    RunConditions {
+        engine: prepared.engine.kind(),
+        spacing: options.spacing,
+        interleaved: prepared.requests().any(RequestKind::is_interleaved),
+        ptp: prepared.requests().find_map(RequestKind::ptp),
+        return_route,
+        shared_host: watch.is_server_local(),
+        replies_unopened: prepared.sessions().is_some_and(|sessions| !sessions.can_open()),
+        measures_offsets: prepared.offset().is_some(),
     }
 }
 

@@ -37,14 +37,21 @@ fn trial(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Trial {
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
 
-fn about() -> RunFindingInputs<'static> {
-    RunFindingInputs {
+fn conditions() -> RunConditions {
+    RunConditions {
         engine: LoadEngineKind::Packet,
         spacing: RequestSpacing::Constant,
         interleaved: false,
         ptp: None,
         return_route: Some("ip route add 10.64.0.0/10 via 192.0.2.2".into()),
         shared_host: false,
+        replies_unopened: false,
+        measures_offsets: false,
+    }
+}
+
+fn about() -> RunFindingInputs<'static> {
+    RunFindingInputs {
         remote_counter_errors: None,
         capture: None,
         clock_synchronised: Some(true),
@@ -52,12 +59,26 @@ fn about() -> RunFindingInputs<'static> {
         missing_feature: None,
         interrupted: false,
         failure: None,
-        replies_unopened: false,
-        measures_offsets: false,
         search: None,
         outages: &[],
         overload: None,
     }
+}
+
+/// Findings about a run of these trials.
+fn findings_under(
+    conditions: &RunConditions,
+    observed: &[TrialWithCounts<'_>],
+    inputs: &RunFindingInputs<'_>,
+) -> Vec<Finding> {
+    let mut findings = TrialFindings::default();
+    observed.iter().for_each(|one| findings.add(one, conditions));
+    let trials: Vec<_> = observed.iter().map(|one| one.trial.clone()).collect();
+    findings.run_findings(&trials, conditions, inputs)
+}
+
+fn run_findings(observed: &[TrialWithCounts<'_>], inputs: &RunFindingInputs<'_>) -> Vec<Finding> {
+    findings_under(&conditions(), observed, inputs)
 }
 
 fn found(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Vec<Finding> {
@@ -94,8 +115,8 @@ fn random_spacing_is_held_against_what_it_planned() {
     // 2% fewer instants than the rate has, with a request sent at each.
     let counts = TrialCounts { planned: 19_600, sent: 19_600, received: 19_600, ..counts() };
     let trial = trial(&counts, &[]);
-    let circumstances = RunFindingInputs { spacing: RequestSpacing::Exponential, ..about() };
-    assert_eq!(run_findings(&[TrialWithCounts::new(&trial, &counts)], &circumstances), []);
+    let random = RunConditions { spacing: RequestSpacing::Exponential, ..conditions() };
+    assert_eq!(findings_under(&random, &[TrialWithCounts::new(&trial, &counts)], &about()), []);
 }
 
 #[test]
@@ -126,17 +147,19 @@ fn no_replies_of_a_master_name_the_domain() {
     let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     let trial = trial(&counts, &[]);
     for (kind, contract) in [(PtpRequestKind::Delay, true), (PtpRequestKind::Nsm, false)] {
-        let circumstances = RunFindingInputs { ptp: Some(ptp_plan(kind)), ..about() };
-        let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &circumstances);
+        let observed = [TrialWithCounts::new(&trial, &counts)];
+        let findings = findings_under(&under_ptp(kind), &observed, &about());
         let advice = &only(&findings, FindingCode::NoReplies).advice;
         assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
         assert_eq!(advice.contains("horolog load ptp unicast"), contract, "{advice}");
     }
 }
 
-fn ptp_plan(kind: PtpRequestKind) -> PtpRequestOptions {
+/// Conditions of a run with PTP requests.
+fn under_ptp(kind: PtpRequestKind) -> RunConditions {
     let transport = PtpLoadTransport::Udp;
-    PtpRequestOptions { kind, domain: 24, minor_version: 1, multicast: false, transport }
+    let ptp = PtpRequestOptions { kind, domain: 24, minor_version: 1, multicast: false, transport };
+    RunConditions { ptp: Some(ptp), ..conditions() }
 }
 
 #[test]
@@ -146,9 +169,9 @@ fn a_master_without_netsync_monitor_is_not_called_dead() {
     counts.invalid[InvalidReplyReason::Monitor as usize] = 20_000;
     let trial = trial(&counts, &[]);
     let outages = [Outage { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
-    let about =
-        RunFindingInputs { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), outages: &outages, ..about() };
-    let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about);
+    let about = RunFindingInputs { outages: &outages, ..about() };
+    let observed = [TrialWithCounts::new(&trial, &counts)];
+    let findings = findings_under(&under_ptp(PtpRequestKind::Nsm), &observed, &about);
     let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::NoReplies, FindingCode::InvalidReplies]);
     assert!(findings[0].advice.contains("--ptp-netsync-monitor"), "{:?}", findings[0]);
@@ -232,10 +255,7 @@ fn a_master_without_a_primary_reference_is_not_called_unsynchronised() {
     let counts = TrialCounts { server_unsynchronised: 20_000, ..counts() };
     let trial = trial(&counts, &[]);
     let observed = [TrialWithCounts::new(&trial, &counts)];
-    let found = run_findings(
-        &observed,
-        &RunFindingInputs { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), ..about() },
-    );
+    let found = findings_under(&under_ptp(PtpRequestKind::Nsm), &observed, &about());
     let finding = only(&found, FindingCode::ServerUnsynchronised);
     assert_eq!(finding.severity, Severity::Note);
     assert!(finding.message.contains("not traceable to a primary reference"), "{finding:?}");
@@ -253,18 +273,43 @@ fn one_finding_speaks_for_many_trials() {
     assert!(finding.message.contains("2 trials"), "{}", finding.message);
 }
 
+/// As after each trial of a run with a live view.
+#[test]
+fn findings_of_the_trials_so_far_do_not_change_later_ones() {
+    let counts: Vec<_> =
+        [2, 9, 0, 9, 4].iter().map(|&duplicate| TrialCounts { duplicate, ..counts() }).collect();
+    let trials: Vec<_> = counts.iter().map(|counts| trial(counts, &[])).collect();
+    let mut findings = TrialFindings::default();
+    let reported: Vec<_> = trials.iter().zip(&counts).map(|(trial, counts)| {
+        findings.add(&TrialWithCounts::new(trial, counts), &conditions());
+        let found = findings.run_findings(&trials, &conditions(), &about());
+        (found[0].trial, found[0].message.clone())
+    });
+    let affected = |count| {
+        format!("9 duplicate replies were received; {count} trials are affected, this one most")
+    };
+    let expected = [
+        (Some(0), "2 duplicate replies were received".to_owned()),
+        (Some(1), affected(2)),
+        (Some(1), affected(2)),
+        (Some(3), affected(3)),
+        (Some(3), affected(4)),
+    ];
+    assert_eq!(reported.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn circumstances_have_their_findings() {
     let fallbacks = [(LoadEngineKind::Xdp, "too old a kernel".to_owned())];
+    let conditions = RunConditions { shared_host: true, ..conditions() };
     let circumstances = RunFindingInputs {
-        shared_host: true,
         clock_synchronised: Some(false),
         fallbacks: &fallbacks,
         interrupted: true,
         ..about()
     };
-    let codes: Vec<_> =
-        run_findings(&[], &circumstances).iter().map(|finding| finding.code).collect();
+    let findings = findings_under(&conditions, &[], &circumstances);
+    let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
     assert_eq!(
         codes,
         [
@@ -306,18 +351,19 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
 #[test]
 fn basic_replies_are_reported_where_interleaved_ones_were_requested() {
     let interleaved = |share: u64| TrialCounts { interleaved: 200 * share, ..counts() };
-    let about = RunFindingInputs { interleaved: true, ..about() };
-    let codes = |shares: [u64; 2], about: &RunFindingInputs<'_>| -> Vec<_> {
+    let in_mode = RunConditions { interleaved: true, ..conditions() };
+    let codes = |shares: [u64; 2], conditions: &RunConditions| -> Vec<_> {
         let counts = shares.map(interleaved);
         let trials = counts.each_ref().map(|counts| trial(counts, &[]));
         let observed =
             [0, 1].map(|index: usize| TrialWithCounts::new(&trials[index], &counts[index]));
-        run_findings(&observed, about).iter().map(|finding| (finding.code, finding.trial)).collect()
+        let findings = findings_under(conditions, &observed, &about());
+        findings.iter().map(|finding| (finding.code, finding.trial)).collect()
     };
     // In the first trial, clients have no earlier reply to refer to.
-    assert_eq!(codes([0, 95], &about), []);
-    assert_eq!(codes([0, 85], &about), [(FindingCode::InterleavedNotUsed, Some(1))]);
-    assert_eq!(codes([0, 0], &self::about()), []);
+    assert_eq!(codes([0, 95], &in_mode), []);
+    assert_eq!(codes([0, 85], &in_mode), [(FindingCode::InterleavedNotUsed, Some(1))]);
+    assert_eq!(codes([0, 0], &conditions()), []);
 }
 
 #[test]
@@ -342,12 +388,10 @@ fn offsets_require_a_synchronised_clock() {
     let counts = counts();
     let trial = trial(&counts, &[]);
     let found = |offsets| {
-        let about = RunFindingInputs {
-            clock_synchronised: Some(false),
-            measures_offsets: offsets,
-            ..about()
-        };
-        let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about);
+        let conditions = RunConditions { measures_offsets: offsets, ..conditions() };
+        let about = RunFindingInputs { clock_synchronised: Some(false), ..about() };
+        let observed = [TrialWithCounts::new(&trial, &counts)];
+        let findings = findings_under(&conditions, &observed, &about);
         let finding = only(&findings, FindingCode::ClockUnsynchronised);
         (finding.severity, finding.message.contains("offsets are measured against"))
     };

@@ -3,20 +3,17 @@
 
 use horolog_record::{Finding, FindingCode, Outage, OverloadResult, Severity};
 
-use super::{TrialWithCounts, finding};
+use super::finding;
 
-/// Reports the longest outage and the number of outages.
-pub(super) fn longest_outage(
-    trials: &[TrialWithCounts<'_>],
-    outages: &[Outage],
-) -> Option<Finding> {
+/// Reports the longest outage and the number of outages. `received` are the replies of each trial.
+pub(super) fn longest_outage(received: &[u64], outages: &[Outage]) -> Option<Finding> {
     let duration_s = |outage: &Outage| outage.to_s - outage.from_s;
     let longest = outages.iter().max_by(|a, b| duration_s(a).total_cmp(&duration_s(b)))?;
     let Outage { trial, from_s, to_s, .. } = *longest;
     let after = match (longest.ended, longest.recovery_ms) {
         (true, Some(ms)) => format!("recovery took {ms:.0} ms"),
         (true, None) => "replies resumed then".to_owned(),
-        (false, _) if trial + 1 < trials.len() && has_later_replies(trials, trial) => {
+        (false, _) if received.iter().skip(trial + 1).any(|received| *received > 0) => {
             "replies resumed in a later trial".to_owned()
         }
         (false, _) => "replies did not resume".to_owned(),
@@ -35,19 +32,12 @@ pub(super) fn longest_outage(
     Some(Finding { trial: Some(trial), ..outage_finding })
 }
 
-fn has_later_replies(trials: &[TrialWithCounts<'_>], trial: usize) -> bool {
-    trials[trial + 1..].iter().any(|observed| observed.trial.received > 0)
-}
-
 /// Reports a server that did not recover from an overload test. The three phases of the test are
-/// the last trials of a run. A server without replies in the first phase is not reported here:
-/// other findings report it.
-pub(super) fn not_recovered(
-    trials: &[TrialWithCounts<'_>],
-    overload: &OverloadResult,
-) -> Option<Finding> {
-    let base = trials.len().checked_sub(3).and_then(|base| trials.get(base));
-    if overload.recovery_ms.is_some() || base.is_some_and(|base| base.trial.received == 0) {
+/// the last trials of a run, whose replies are in `received`. A server without replies in the first
+/// phase is not reported here: other findings report it.
+pub(super) fn not_recovered(received: &[u64], overload: &OverloadResult) -> Option<Finding> {
+    let base = received.len().checked_sub(3).and_then(|base| received.get(base));
+    if overload.recovery_ms.is_some() || base == Some(&0) {
         return None;
     }
     let message = format!(

@@ -107,7 +107,9 @@ impl LoadRun {
             let outage = assign_to_phase(outage, profile, &outcome.points, first);
             self.outages.push(outage);
         }
-        self.trials.extend(outcome.trials);
+        for (trial, counts) in outcome.trials {
+            self.add_trial(trial, &counts);
+        }
         if sampler.observer.wants_snapshots() {
             sampler.observer.findings(self.findings(None));
         }
@@ -127,7 +129,7 @@ impl LoadRun {
         let profile = overload_test.profile(rate)?;
         let first = self.trials.len();
         self.run_profile(&profile, sampler)?;
-        let [Some((over, _)), Some(_)] = [first + 1, first + 2].map(|index| self.trials.get(index))
+        let [Some(over), Some(_)] = [first + 1, first + 2].map(|index| self.trials.get(index))
         else {
             return Ok(()); // ended early
         };
