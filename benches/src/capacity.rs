@@ -9,7 +9,7 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_load::mix::RequestMix;
 use horolog_load::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use horolog_load::ramp::Ramp;
-use horolog_load::request_kind::RequestKind;
+use horolog_load::request_kind::EchoRequests;
 use horolog_load::{LoadOptions, LoadProcedure, LoadRun};
 use horolog_record::{CapacitySearchGoal, LoadEngineKind, LoadResult, SearchEndReason};
 use horolog_stats::{GoalLossRatio, SearchConfig};
@@ -138,7 +138,7 @@ pub(crate) fn load(
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(LoadEngineKind::Xdp);
     options.requests = match server {
-        Server::Reflector => RequestMix::only(RequestKind::Echo),
+        Server::Reflector => RequestMix::only(EchoRequests),
         Server::PtpReflector => RequestMix::only(PTP_DELAY),
         Server::MonitorReflector => RequestMix::only(PTP_MONITOR),
         _ => RequestMix::default(),

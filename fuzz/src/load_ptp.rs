@@ -13,9 +13,10 @@ use horolog_load::ptp::{
     PtpLoadTransport, PtpMessageVerifier, PtpRequestKind, PtpRequestOptions, UnicastMessageTypes,
     UnicastRequestParameters,
 };
-use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use horolog_load::request_tracker::{
+    ExpectedReplies, LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts,
+};
 use horolog_load::token::RequestTokenCodec;
-use horolog_load::verify;
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, SIGNALING_LEN};
 use horolog_wire::ptp::{MessageType, SEQUENCE_ID_OFFSET, SOURCE_OFFSET};
@@ -74,12 +75,18 @@ fn plan(selector: u8) -> TrackerConfig {
     let localhost = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
     let master = if selector & 4 != 0 { localhost.1 } else { localhost.0 };
     TrackerConfig {
-        expected: verify::ReplyVerifier { token, version: 4, interleaved: false, extended: false },
         clients: LaneClients::in_turn(CLIENTS, 0, 1, 1),
         start: START,
         timeout: Span::from_ms(100),
         rate: 1000.0,
-        ptp: Some(PtpMessageVerifier { plan, token, lane: 0, lanes: 1, clients: CLIENTS, master }),
+        expected: ExpectedReplies::Ptp(PtpMessageVerifier {
+            plan,
+            token,
+            lane: 0,
+            lanes: 1,
+            clients: CLIENTS,
+            master,
+        }),
         offset: None,
         interval: None,
         fairness: false,

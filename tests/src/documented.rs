@@ -116,7 +116,9 @@ fn check_outcome(text: &str, code: Option<i32>, output_text: &str) -> Result<()>
     .any(|words| text.contains(words));
     // An interrupted command without results reports the interrupt.
     let waits = text.starts_with("horolog at ");
-    let cut = ["ending early", "Ended by a signal"].iter().any(|words| output_text.contains(words))
+    let cut = ["ending early", "Ended by a signal", "interrupted before"]
+        .iter()
+        .any(|words| output_text.contains(words))
         && !output_text.contains("cannot write");
     let is_expected = match exception {
         Some(exception) => {

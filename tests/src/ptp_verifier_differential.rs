@@ -8,9 +8,10 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::offset::{ReceiveTimestamps, ServerOffsetParameters};
 use horolog_load::ptp::{self, PtpRequestKind};
-use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use horolog_load::request_tracker::{
+    ExpectedReplies, LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts,
+};
 use horolog_load::token::RequestId;
-use horolog_load::verify;
 use horolog_record::InvalidReplyReason;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
@@ -103,18 +104,12 @@ impl Bench {
         for (lane, carried) in self.carried.drain(..).enumerate() {
             self.generator.set_sequences_before(lane as u32, carried.registered as u32);
             let plan = TrackerConfig {
-                expected: verify::ReplyVerifier {
-                    token,
-                    version: 0,
-                    interleaved: false,
-                    extended: false,
-                },
                 clients: world.lane_clients(lane),
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
                 offset: Some(ServerOffsetParameters::default()),
-                ptp: Some(ptp::PtpMessageVerifier {
+                expected: ExpectedReplies::Ptp(ptp::PtpMessageVerifier {
                     plan,
                     token,
                     lane,

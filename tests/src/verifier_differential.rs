@@ -6,7 +6,9 @@ use std::mem;
 
 use anyhow::{Context, Result, ensure};
 use horolog_load::offset::{ReceiveTimestamps, ServerOffsetParameters};
-use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use horolog_load::request_tracker::{
+    ExpectedReplies, LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts,
+};
 use horolog_load::verify::ReplyVerifier;
 use horolog_record::InvalidReplyReason;
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
@@ -80,13 +82,17 @@ impl VerifierPair {
             self.generator.set_sequences_before(lane as u32, before as u32);
             let (version, interleaved) = (run.version, run.interleaved);
             let plan = TrackerConfig {
-                expected: ReplyVerifier { token: run.token, version, interleaved, extended: false },
+                expected: ExpectedReplies::Ntp(ReplyVerifier {
+                    token: run.token,
+                    version,
+                    interleaved,
+                    extended: false,
+                }),
                 clients: run.lane_clients(lane),
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
                 offset: Some(ServerOffsetParameters::default()),
-                ptp: None,
                 interval: None,
                 fairness: false,
             };

@@ -9,7 +9,6 @@
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +16,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{
-    CaptureDirection, CaptureFilterHandle, CaptureSocket, CapturedPacket, NonReplySamplingRule,
-    PacketSamplingRule, PacketSocketError, PcapngWriter, RemoteEnd, RemoteEndSelection,
+    CaptureDirection, CaptureFilterHandle, CaptureSocket, CapturedPacket, PacketSamplingRule,
+    PacketSocketError, PcapngWriter, RemoteEndSelection,
 };
 use horolog_sys::clock::ClockRealtime;
 use horolog_sys::explain::explain;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
-use horolog_wire::ptp::{self, EVENT_PORT, GENERAL_PORT, MessageType};
 
 use crate::plan::RunPlan;
-use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
+use crate::request_kind::RequestKind;
 use crate::target::Route;
 
 /// Highest rate, in requests per second, at which every request is captured. Above it one request
@@ -44,14 +42,6 @@ const ORIGIN_LOW: u32 = 28;
 /// Largest number of token bits that select the captured requests: the low bits of the sequence
 /// number, above the lowest bit of the token.
 const TOKEN_BITS_MAX: u32 = 24;
-/// Offset of the 32-bit word whose low half is the sequence ID of a PTP message. A `Delay_Resp`
-/// copies the ID of its `Delay_Req` (IEEE 1588-2019, table 35).
-const PTP_SEQUENCE_WORD: u32 = ptp::SEQUENCE_ID_OFFSET as u32 - 2;
-/// Offsets of the low 32 bits of the requester's clock identity, in a request for unicast messages
-/// and in its grant (IEEE 1588-2019, tables 35 and 51). The identity holds the token. Sequence IDs
-/// do not match here, since the master numbers its Signaling messages itself.
-const PTP_REQUESTER_LOW: u32 = ptp::SOURCE_OFFSET as u32 + 4;
-const PTP_TARGET_LOW: u32 = ptp::HEADER_LEN as u32 + 4;
 
 /// Output file and limit of a packet capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,7 +94,7 @@ pub(crate) struct RunningCapture {
     control: CaptureFilterHandle,
     should_end: Arc<AtomicBool>,
     thread: Option<JoinHandle<CaptureSummary>>,
-    ptp: Option<PtpRequestKind>,
+    requests: RequestKind,
     one_in: u64,
 }
 
@@ -119,7 +109,7 @@ impl RunningCapture {
         if !is_loopback && !has_ethernet(interface) {
             return Err(CaptureError::NotEthernet(interface.to_owned()));
         }
-        let conversation = conversation(plan);
+        let conversation = plan.requests.behaviour().captured_ends(plan);
         let (socket, control) = CaptureSocket::open(interface, is_loopback, conversation.clone())
             .map_err(|error| match error {
             PacketSocketError::Privilege(interface) => CaptureError::Privilege(interface),
@@ -141,14 +131,14 @@ impl RunningCapture {
             CaptureSummary { error, ..capture_thread.summary }
         };
         let thread = thread::Builder::new().name("capture".into()).spawn(run)?;
-        let ptp = plan.requests.ptp().map(|ptp| ptp.kind);
-        Ok(Self { control, should_end, thread: Some(thread), ptp, one_in: 1 })
+        let requests = plan.requests.clone();
+        Ok(Self { control, should_end, thread: Some(thread), requests, one_in: 1 })
     }
 
     /// Sets the sampling ratio for a trial at `rate` requests per second.
     pub(crate) fn begin_trial(&mut self, rate: f64) -> io::Result<()> {
         let bits = (rate / UNSAMPLED_RATE_MAX).log2().ceil().max(0.0) as u32;
-        let (one_in, sample) = packet_sample(self.ptp, bits);
+        let (one_in, sample) = self.requests.behaviour().sampling_rule(bits);
         self.one_in = self.one_in.max(one_in);
         self.control.set_filter(&sample)
     }
@@ -175,59 +165,21 @@ impl Drop for RunningCapture {
     }
 }
 
-/// Returns the addresses and ports between which packets are captured.
-fn conversation(plan: &RunPlan) -> RemoteEndSelection {
-    match plan.requests.ptp() {
-        None => RemoteEndSelection::with_udp_remote(plan.target),
-        Some(ptp) => ptp_conversation(plan, &ptp),
-    }
+/// Returns the sampling ratio 2^`bits`, limited by the bits of a token, and the rule that selects
+/// one request in so many with its reply, by the token's low bits at these offsets.
+pub(crate) fn sampling_rule(
+    bits: u32,
+    sent_offset: u32,
+    received_offset: u32,
+) -> (u64, PacketSamplingRule) {
+    let bits = bits.min(TOKEN_BITS_MAX);
+    let mask = ((1 << bits) - 1) << 1;
+    (1 << bits, PacketSamplingRule { sent_offset, received_offset, mask, extra: None })
 }
 
-fn ptp_conversation(plan: &RunPlan, ptp: &PtpRequestOptions) -> RemoteEndSelection {
-    if let (PtpLoadTransport::Ethernet, Route::Link(link)) = (ptp.transport, &plan.route) {
-        let master = link.macs.map(|macs| macs.destination);
-        let to = if ptp.multicast { Some(ptp::MULTICAST_MAC) } else { master };
-        let end = |address| RemoteEnd::Ethernet(ptp::ETHER_TYPE, address);
-        return RemoteEndSelection {
-            from: master.map(end).into_iter().collect(),
-            to: to.map(end).into_iter().collect(),
-        };
-    }
-    let master = plan.target.ip();
-    let ports = [EVENT_PORT, GENERAL_PORT];
-    RemoteEndSelection {
-        from: ports.map(|port| RemoteEnd::Udp(SocketAddr::new(master, port))).into(),
-        to: vec![RemoteEnd::Udp(ptp.destination(master))],
-    }
-}
-
-/// Returns the sampling ratio 2^`bits`, limited by the bits that the packets offer, and the filter
-/// that selects one request in so many with its reply.
-fn packet_sample(ptp: Option<PtpRequestKind>, bits: u32) -> (u64, PacketSamplingRule) {
-    let number_bits = bits.min(u16::BITS);
-    let number_mask = (1 << number_bits) - 1;
-    let token_bits = bits.min(TOKEN_BITS_MAX);
-    let token_mask = ((1 << token_bits) - 1) << 1;
-    let sample_with = |bits: u32, sent_offset, received_offset, mask, extra| {
-        (1_u64 << bits, PacketSamplingRule { sent_offset, received_offset, mask, extra })
-    };
-    match ptp {
-        None => sample_with(token_bits, TRANSMIT_LOW, ORIGIN_LOW, token_mask, None),
-        Some(PtpRequestKind::Delay | PtpRequestKind::Nsm) => {
-            sample_with(number_bits, PTP_SEQUENCE_WORD, PTP_SEQUENCE_WORD, number_mask, None)
-        }
-        Some(PtpRequestKind::Unicast(_)) => {
-            // A granted message does not identify its request, so it is sampled by its own sequence
-            // ID.
-            let answer_kind = MessageType::Signaling as u8;
-            let extra = NonReplySamplingRule {
-                reply_kind: answer_kind,
-                offset: PTP_SEQUENCE_WORD,
-                mask: number_mask,
-            };
-            sample_with(token_bits, PTP_REQUESTER_LOW, PTP_TARGET_LOW, token_mask, Some(extra))
-        }
-    }
+/// Returns the sampling ratio and rule for NTP packets.
+pub(crate) fn ntp_sampling_rule(bits: u32) -> (u64, PacketSamplingRule) {
+    sampling_rule(bits, TRANSMIT_LOW, ORIGIN_LOW)
 }
 
 fn has_ethernet(interface: &str) -> bool {

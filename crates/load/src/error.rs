@@ -62,7 +62,7 @@ pub enum LoadError {
     /// Number of threads out of range.
     #[error("the number of threads must be from 1 to {LANES_MAX}, not {0}")]
     Threads(usize),
-    /// Interleaved mode with random sources, or with a reflector.
+    /// Interleaved mode with random sources.
     #[error(
         "interleaved mode requires an NTP server and clients that send more than once; omit random \
          sources"

@@ -10,15 +10,16 @@ mod trials;
 
 use horolog_record::{
     CapacitySearchResult, Finding, FindingCode, LoadEngineKind, Outage, OverloadResult,
-    RequestSpacing, SearchEndReason, Severity, Trial,
+    RequestMode, RequestSpacing, SearchEndReason, Severity, Trial,
 };
 
 use all_trials::TrialSums;
 
 use crate::capture::CaptureSummary;
 use crate::error;
-use crate::ptp::PtpRequestOptions;
+use crate::mix::RequestMix;
 use crate::remote_counters::RemoteCounterErrors;
+use crate::request_kind::{RequestBehaviour, RequestKind};
 use crate::request_tracker::TrialCounts;
 
 /// A trial with the counts that its record does not contain.
@@ -73,10 +74,8 @@ pub struct RunConditions {
     pub engine: LoadEngineKind,
     /// Spacing of the requests.
     pub spacing: RequestSpacing,
-    /// True if requests are in interleaved mode.
-    pub interleaved: bool,
-    /// PTP requests, if the target is a PTP master.
-    pub ptp: Option<PtpRequestOptions>,
+    /// Requests of the run.
+    pub requests: RequestMix,
     /// Command that adds the return route on the server; `None` if replies need no route.
     pub return_route: Option<String>,
     /// True if the server runs on this host.
@@ -85,6 +84,21 @@ pub struct RunConditions {
     pub replies_unopened: bool,
     /// True if offsets of the server's transmit timestamps are measured.
     pub measures_offsets: bool,
+}
+
+impl RunConditions {
+    /// Returns true if requests of this mode are sent.
+    fn has_mode(&self, mode: RequestMode) -> bool {
+        self.requests.kinds().any(|kind| kind.mode() == mode)
+    }
+
+    /// Returns the behaviour by which replies are explained: of a mix, that of the first requests
+    /// with a fixed port (PTP) if there are any, otherwise that of the first.
+    fn explaining_behaviour(&self) -> &dyn RequestBehaviour {
+        let kinds = self.requests.kinds().map(RequestKind::behaviour);
+        let with_fixed_port = kinds.clone().find(|behaviour| behaviour.fixed_port().is_some());
+        with_fixed_port.unwrap_or_else(|| self.requests.parts()[0].request_kind.behaviour())
+    }
 }
 
 /// Values of a run so far, other than those of single trials, from which findings are made.

@@ -158,7 +158,7 @@ pub(crate) fn check_mix(options: &LoadOptions) -> Result<(), MixError> {
         return Err(MixError::Clients { parts, clients });
     }
     let ptp = mix.kinds().filter_map(RequestKind::ptp);
-    let reason = if mix.kinds().any(|kind| matches!(kind, RequestKind::Echo)) {
+    let reason = if mix.kinds().any(|kind| kind.mode() == RequestMode::Echo) {
         "a mix is not supported for a reflector, which echoes every kind of request"
     } else if options.compliant_clients.is_some() {
         "compliant clients do not support a mix; omit one of the two"

@@ -13,11 +13,9 @@ use horolog_wire::prefix::Prefix;
 use crate::clients::{LaneClients, SimulatedClientNetwork};
 use crate::load_profile::LoadProfile;
 use crate::offset::ServerOffsetOptions;
-use crate::ptp;
 use crate::request_kind::RequestKind;
 use crate::target::Route;
 use crate::token::RequestTokenCodec;
-use crate::verify::ReplyVerifier;
 
 /// Plan of one part of a mix.
 #[derive(Clone, PartialEq, Debug)]
@@ -95,38 +93,6 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// Returns the values that replies are verified against.
-    #[must_use]
-    pub const fn expected(&self) -> ReplyVerifier {
-        let requests = &self.requests;
-        ReplyVerifier {
-            token: self.token,
-            version: requests.version(),
-            interleaved: requests.is_interleaved(),
-            extended: requests.sessions().is_some() || requests.trailer().is_some(),
-        }
-    }
-
-    /// Returns the values that PTP messages to lane `lane` of `lanes` are verified against, in a
-    /// trial with `clients` clients; `None` in a run with NTP requests.
-    #[must_use]
-    pub fn expected_ptp(
-        &self,
-        clients: u32,
-        (lane, lanes): (usize, usize),
-    ) -> Option<ptp::PtpMessageVerifier> {
-        let plan = self.requests.ptp()?;
-        let clients = if self.random_sources { 0 } else { clients };
-        let clients = if plan.replies_to_client_address() {
-            clients
-        } else {
-            plan.clients_max().unwrap_or(0)
-        };
-        let (lane, lanes) = (self.first_lane + lane, self.first_lane + lanes);
-        let master = self.target.ip();
-        Some(ptp::PtpMessageVerifier { plan, token: self.token, lane, lanes, clients, master })
-    }
-
     /// Returns the clients of lane `lane` of `lanes` in a trial with `clients` clients, each of
     /// which sends `consecutive_requests` requests in a row.
     #[must_use]

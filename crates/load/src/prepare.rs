@@ -3,7 +3,6 @@
 //! an engine falls back to another one, with a finding.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use horolog_record::LoadEngineKind as Kind;
@@ -11,7 +10,6 @@ use horolog_sys::affinity;
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
-use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
 use crate::clients::{CLIENTS_MAX, LANES_MAX, SimulatedClientNetwork, SimulatedClientsError};
 use crate::compliant_clients::RunningCompliantClients;
@@ -56,7 +54,7 @@ pub(crate) struct PreparedLoad {
 impl PreparedLoad {
     /// Returns the target. Its port is that of NTP, if there are NTP requests.
     pub(crate) fn target(&self) -> SocketAddr {
-        let ntp = self.plans.iter().find(|plan| plan.requests.ptp().is_none());
+        let ntp = self.plans.iter().find(|plan| plan.requests.behaviour().fixed_port().is_none());
         ntp.unwrap_or(&self.plans[0]).target
     }
 
@@ -119,8 +117,8 @@ impl ResolvedMixPart {
         mut target: SocketAddr,
         clients: Option<u32>,
     ) -> Result<Self, LoadError> {
-        if let Some(ptp) = requests.ptp() {
-            target.set_port(ptp.port());
+        if let Some(port) = requests.behaviour().fixed_port() {
+            target.set_port(port);
         }
         let key = random::key_from_kernel()
             .map_err(|source| LoadError::System { action: "read random numbers", source })?;
@@ -128,20 +126,12 @@ impl ResolvedMixPart {
         let requests = requests.with_sessions(options, target, clients)?;
         Ok(Self { requests, target, token, clients })
     }
-
-    /// Returns the source ports of replies.
-    fn reply_ports(&self) -> RangeInclusive<u16> {
-        match self.requests.ptp() {
-            None => self.target.port()..=self.target.port(),
-            Some(_) => EVENT_PORT..=GENERAL_PORT,
-        }
-    }
 }
 
-/// Room of one kind of requests in a run: a part of the clients' network, and of the threads if
-/// their number is determined.
+/// Resources of one kind of requests in a run: a part of the clients' network, and of the threads
+/// if their number is determined.
 #[derive(Clone, Copy)]
-struct MixPartRoom {
+struct MixPartResources {
     network: Option<SimulatedClientNetwork>,
     threads: Option<usize>,
 }
@@ -222,16 +212,18 @@ impl<'a> EngineOpener<'a> {
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (count, mut first_lane) = (self.parts.len(), 0);
-        let ptp = self.parts.iter().filter(|part| part.requests.ptp().is_some()).count();
+        let has_fixed_port = |requests: &RequestKind| requests.behaviour().fixed_port().is_some();
+        let on_fixed_ports =
+            self.parts.iter().filter(|part| has_fixed_port(&part.requests)).count();
         let mut plans = Vec::with_capacity(count);
         for (index, threads) in self.threads(kind, &route).into_iter().enumerate() {
             let subnet = match network {
                 Some(network) if count > 1 => Some(network.subnet(index, count)?),
                 network => network,
             };
-            let room = MixPartRoom { network: subnet, threads };
-            let plan = self.plan(kind, &self.parts[index], room, &route)?;
-            let shares_ports = plan.requests.ptp().is_some() && ptp > 1;
+            let resources = MixPartResources { network: subnet, threads };
+            let plan = self.plan(kind, &self.parts[index], resources, &route)?;
+            let shares_ports = has_fixed_port(&plan.requests) && on_fixed_ports > 1;
             // The first engine of a mix drops the replies to all its parts before the stack.
             let reply_drop = match network {
                 Some(network) if count > 1 => (index == 0)
@@ -262,7 +254,8 @@ impl<'a> EngineOpener<'a> {
         };
         let fewest = |(part, lanes): (&ResolvedMixPart, u32)| {
             // PTP sockets are one client, however many the mix has.
-            let is_one_client = kind == Kind::Udp && part.requests.ptp().is_some();
+            let is_one_client = kind == Kind::Udp
+                && part.requests.behaviour().single_client_reason(false).is_some();
             let lanes = lanes.min(part.clients.unwrap_or(u32::MAX));
             (!is_one_client).then_some(lanes as usize)
         };
@@ -273,12 +266,13 @@ impl<'a> EngineOpener<'a> {
         &self,
         kind: Kind,
         part: &ResolvedMixPart,
-        room: MixPartRoom,
+        resources: MixPartResources,
         route: &Route,
     ) -> Result<RunPlan, LoadError> {
-        let network = room.network.filter(|_| !part.requests.is_over_ethernet());
-        let room = MixPartRoom { network, ..room };
-        let (lanes, clients) = self.lanes_and_clients(kind, part, room, route)?;
+        let behaviour = part.requests.behaviour();
+        let network = resources.network.filter(|_| !behaviour.is_over_ethernet());
+        let resources = MixPartResources { network, ..resources };
+        let (lanes, clients) = self.lanes_and_clients(kind, part, resources, route)?;
         let excluded_network =
             compliant_clients::compliant_network(self, (network, clients), route)?;
         Ok(RunPlan {
@@ -299,11 +293,11 @@ impl<'a> EngineOpener<'a> {
             shares_ports: false,
             reply_drop: network.map(|network| ReplyDropPlan {
                 network: network.prefix(),
-                ports: part.reply_ports(),
+                ports: behaviour.reply_ports(part.target.port()),
             }),
             consecutive_requests: 1,
             is_captured: self.options.capture.is_some(),
-            offset: self.options.offset.filter(|_| part.requests.reports_transmit_time()),
+            offset: self.options.offset.filter(|_| behaviour.reports_transmit_time()),
         })
     }
 
@@ -346,7 +340,7 @@ impl<'a> EngineOpener<'a> {
         route: &Route,
     ) -> Result<Option<SimulatedClientNetwork>, LoadError> {
         let target = self.target.ip();
-        if self.parts[0].requests.is_over_ethernet() {
+        if self.parts[0].requests.behaviour().is_over_ethernet() {
             return Ok(None);
         }
         if kind == Kind::Udp {
@@ -395,29 +389,21 @@ impl<'a> EngineOpener<'a> {
         &self,
         kind: Kind,
         part: &ResolvedMixPart,
-        MixPartRoom { network, threads }: MixPartRoom,
+        MixPartResources { network, threads }: MixPartResources,
         route: &Route,
     ) -> Result<(usize, u32), LoadError> {
-        let is_over_ethernet = part.requests.is_over_ethernet();
-        if let Some(ptp) = part.requests.ptp() {
-            if ptp.clients_max().is_some() {
-                let what = "NetSync Monitor over Ethernet";
-                return Self::single_client(kind, what, (part.clients, threads));
-            }
-            if network.is_none() && !is_over_ethernet {
-                let clients = part.clients.filter(|_| self.parts.len() == 1);
-                return Self::single_client(kind, "PTP over UDP sockets", (clients, threads));
-            }
+        let behaviour = part.requests.behaviour();
+        if let Some(what) = behaviour.single_client_reason(network.is_some()) {
+            let clients = part.clients.filter(|_| self.parts.len() == 1);
+            return Self::single_client(kind, what, (clients, threads));
         }
         let most = network.map_or(CLIENTS_MAX, |network| network.host_count());
         let default_clients = match network {
             Some(_) => SIMULATED_CLIENTS.min(most),
-            None if is_over_ethernet => SIMULATED_CLIENTS,
+            None if behaviour.is_over_ethernet() => SIMULATED_CLIENTS,
             None => SOCKET_CLIENTS,
         };
-        let sessions = part.requests.sessions();
-        let requested =
-            part.clients.or(sessions.and_then(|sessions| sessions.per_client_sessions()));
+        let requested = part.clients.or(behaviour.client_count());
         let lanes = threads.unwrap_or_else(|| {
             // Fewer clients than cores leave some cores idle.
             let cores = self.default_lanes(route);

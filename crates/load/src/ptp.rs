@@ -12,7 +12,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use horolog_record::{InvalidReplyReason, RequestMode};
+use horolog_record::InvalidReplyReason;
 use horolog_wire::ParseError;
 use horolog_wire::ptp::message::{SIGNALING_LEN, TIMESTAMP_MESSAGE_LEN};
 use horolog_wire::ptp::monitor::{NetSyncMonitorResponse, REQUEST_TLV};
@@ -115,22 +115,6 @@ impl UnicastRequestParameters {
 }
 
 impl PtpRequestOptions {
-    /// Returns the request mode for the record.
-    #[must_use]
-    pub const fn mode(&self) -> RequestMode {
-        match self.kind {
-            PtpRequestKind::Delay => RequestMode::PtpDelay,
-            PtpRequestKind::Nsm => RequestMode::PtpNsm,
-            PtpRequestKind::Unicast(_) => RequestMode::PtpUnicast,
-        }
-    }
-
-    /// Returns true if replies contain a transmit time of the master.
-    #[must_use]
-    pub const fn reports_transmit_time(&self) -> bool {
-        matches!(self.kind, PtpRequestKind::Nsm)
-    }
-
     /// Returns true if replies are sent to the client's own IP address.
     #[must_use]
     pub const fn replies_to_client_address(&self) -> bool {

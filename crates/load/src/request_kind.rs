@@ -1,20 +1,42 @@
 //! Kinds of requests: what the clients of a load, or of one part of a mix, send. The command that
 //! starts a run makes the value, and everything after it takes the protocol from it.
+//!
+//! What distinguishes one mode of requests from another is its [`RequestBehaviour`], implemented
+//! once for each. It is asked when a run or a trial is prepared and for findings, never for each
+//! packet.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use horolog_record::RequestMode;
+use horolog_io::{PacketSamplingRule, RemoteEndSelection};
+use horolog_record::{LoadEngineKind as Kind, RequestMode, Severity};
+use horolog_sys::hardware_timestamps::TimestampPurpose;
+use horolog_xdp::RequestProtocol;
 
+use crate::capture;
+use crate::compliant_clients::CompliantClientOptions;
+use crate::engine::packet::PacketEngine;
+use crate::engine::udp::UdpEngine;
+use crate::engine::{EngineError, LoadEngine};
 use crate::error::LoadError;
-use crate::nts::{
-    CLIENTS_WITH_SESSIONS, ImportedSession, NtsError, NtsOptions, NtsSessions, SessionCount,
-};
+use crate::nts::{NtsError, NtsSessions};
 use crate::options::LoadOptions;
-use crate::ptp::{PtpLoadTransport, PtpRequestOptions};
-use crate::trailer::TrailerOptions;
+use crate::plan::RunPlan;
+use crate::ptp::PtpRequestOptions;
+use crate::request_tracker::{ExpectedReplies, PtpReplyCounts};
+use crate::trailer::RequestTrailer;
 
-/// NTP version of requests whose kind requires the current one.
+mod echo;
+mod ntp;
+mod nts;
+mod ptp;
+
+pub use echo::EchoRequests;
+pub use ntp::NtpRequestOptions;
+pub use nts::NtsSessionSource;
+
+/// NTP version of requests whose mode requires the current one.
 const CURRENT_VERSION: u8 = 4;
 
 /// Protocol and options of requests.
@@ -26,52 +48,165 @@ pub enum RequestKind {
     Nts(NtsSessionSource),
     /// Requests to a PTP master.
     Ptp(PtpRequestOptions),
-    /// NTP requests to a reflector, which returns them unchanged, instead of a time server; this
-    /// measures the capacity of the path. Only the XDP engine supports it.
-    Echo,
+    /// Requests to a reflector.
+    Echo(EchoRequests),
 }
 
-/// NTP requests: basic mode and version 4 by default.
-#[derive(Clone, Debug)]
-pub struct NtpRequestOptions {
-    /// NTP version, 1 to 4.
-    pub version: u8,
-    /// True for interleaved mode (RFC 9769).
-    pub interleaved: bool,
-    /// Trailer after the header.
-    pub trailer: TrailerOptions,
-}
+/// Behaviour of one mode of requests. The defaults are those of NTP clients that keep no state
+/// between two requests.
+pub(crate) trait RequestBehaviour {
+    /// Returns the mode for the record.
+    fn mode(&self) -> RequestMode;
 
-impl Default for NtpRequestOptions {
-    fn default() -> Self {
-        let (interleaved, trailer) = (false, TrailerOptions::default());
-        Self { version: CURRENT_VERSION, interleaved, trailer }
+    /// Refuses options of the run that the mode excludes.
+    fn check_options(&self, _options: &LoadOptions) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// Returns why BPF programs cannot send such requests, as reason and remedy; `None` if they
+    /// can, or if [`RequestBehaviour::kernel_protocol`] decides.
+    fn unsupported_by_xdp(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
+    /// Returns the protocol by which BPF programs send such requests; otherwise the reason and the
+    /// remedy.
+    fn kernel_protocol(&self) -> Result<RequestProtocol, (&'static str, &'static str)> {
+        Ok(RequestProtocol::Ntp)
+    }
+
+    /// Opens the engine over sockets or packet sockets for a run of such requests.
+    fn open_engine(&self, kind: Kind, plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
+        Ok(match kind {
+            Kind::Udp => Box::new(UdpEngine::open(plan)?),
+            Kind::Packet | Kind::Xdp => Box::new(PacketEngine::open(plan)?),
+        })
+    }
+
+    /// Returns the requests of compliant clients beside a load of this mode, which keep no state.
+    fn compliant_requests(&self) -> RequestKind;
+
+    /// Returns the reason why such compliant clients cannot send their requests, for the user;
+    /// `None` if they can.
+    fn unsupported_as_compliant(&self, _options: &CompliantClientOptions) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the port at both ends of requests; `None` for the target's port and one port for
+    /// each lane.
+    fn fixed_port(&self) -> Option<u16> {
+        None
+    }
+
+    /// Returns the source ports of replies from a target with this port.
+    fn reply_ports(&self, target_port: u16) -> RangeInclusive<u16> {
+        target_port..=target_port
+    }
+
+    /// Returns the multicast address of requests to `target`; `None` with unicast.
+    fn multicast_group(&self, _target: IpAddr) -> Option<IpAddr> {
+        None
+    }
+
+    /// Returns true if requests are sent over Ethernet without IP.
+    fn is_over_ethernet(&self) -> bool {
+        false
+    }
+
+    /// Returns what limits a run to one client, with or without simulated clients; `None` if
+    /// nothing does.
+    fn single_client_reason(&self, _is_simulated: bool) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the number of clients that the mode determines; `None` if it determines none.
+    fn client_count(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns true if a client's request depends on the reply to its previous one.
+    fn depends_on_replies(&self) -> bool {
+        false
+    }
+
+    /// Returns true if replies carry a transmit timestamp, so that its offset can be measured.
+    fn reports_transmit_time(&self) -> bool {
+        true
+    }
+
+    /// Returns the packets that a NIC must timestamp on receipt.
+    fn timestamp_purpose(&self) -> TimestampPurpose {
+        TimestampPurpose::Ntp
+    }
+
+    /// Returns the NTP version of requests.
+    fn version(&self) -> u8 {
+        CURRENT_VERSION
+    }
+
+    /// Returns the trailer of the requests of lane `lane` of `lanes`; `None` for plain requests.
+    fn request_trailer(
+        &self,
+        _lane: (usize, usize),
+    ) -> Result<Option<RequestTrailer>, EngineError> {
+        Ok(None)
+    }
+
+    /// Returns the values that replies to lane `lane` of `lanes` are verified against, in a trial
+    /// with `clients` clients.
+    fn expected_replies(
+        &self,
+        plan: &RunPlan,
+        clients: u32,
+        lane: (usize, usize),
+    ) -> ExpectedReplies;
+
+    /// Returns the initial counts of PTP replies by kind; `None` if replies are not PTP messages.
+    fn ptp_counts(&self) -> Option<PtpReplyCounts> {
+        None
+    }
+
+    /// Returns the addresses and ports between which packets are captured.
+    fn captured_ends(&self, plan: &RunPlan) -> RemoteEndSelection {
+        RemoteEndSelection::with_udp_remote(plan.target)
+    }
+
+    /// Returns the sampling ratio of a capture, 2^`bits` as far as the packets permit, and the rule
+    /// that selects one request in so many with its reply.
+    fn sampling_rule(&self, bits: u32) -> (u64, PacketSamplingRule) {
+        capture::ntp_sampling_rule(bits)
+    }
+
+    /// Returns what to check if no request was answered, beside route, address and firewall.
+    fn no_replies_advice(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the advice on invalid replies.
+    fn invalid_replies_advice(&self) -> &'static str {
+        "they count as lost; the name after each number is the field that does not match the \
+         request, for example the length or the server's version"
+    }
+
+    /// Returns how a server that reports itself as unsynchronised is described.
+    fn unsynchronised_description(&self) -> UnsynchronisedDescription {
+        UnsynchronisedDescription {
+            severity: Severity::Warning,
+            server: "the server",
+            state: "it is not synchronised",
+            advice: "clients would not use its time; its speed may differ when synchronised",
+        }
     }
 }
 
-impl NtpRequestOptions {
-    /// Returns requests in interleaved mode.
-    #[must_use]
-    pub fn interleaved() -> Self {
-        Self { interleaved: true, ..Self::default() }
-    }
-}
-
-/// Source of the NTS sessions that authenticate requests.
-#[derive(Clone, Debug)]
-pub enum NtsSessionSource {
-    /// NTS-KE exchanges, which run before the first request.
-    Exchanges(NtsOptions),
-    /// Existing sessions.
-    Existing(Arc<NtsSessions>),
-}
-
-impl NtsSessionSource {
-    /// Returns one imported session, which authenticates all requests.
-    #[must_use]
-    pub fn imported(session: &ImportedSession) -> Self {
-        Self::Existing(Arc::new(NtsSessions::from_imported(session)))
-    }
+/// Description of servers that report themselves as unsynchronised.
+pub(crate) struct UnsynchronisedDescription {
+    pub(crate) severity: Severity,
+    /// Name of the server in a sentence.
+    pub(crate) server: &'static str,
+    /// Reported state, as a clause.
+    pub(crate) state: &'static str,
+    pub(crate) advice: &'static str,
 }
 
 impl From<NtpRequestOptions> for RequestKind {
@@ -92,6 +227,12 @@ impl From<PtpRequestOptions> for RequestKind {
     }
 }
 
+impl From<EchoRequests> for RequestKind {
+    fn from(requests: EchoRequests) -> Self {
+        Self::Echo(requests)
+    }
+}
+
 impl RequestKind {
     /// Returns NTP requests with these options, authenticated if `nts` is given. An error if the
     /// options exclude NTS.
@@ -100,7 +241,7 @@ impl RequestKind {
         nts: Option<NtsSessionSource>,
     ) -> Result<Self, LoadError> {
         let Some(nts) = nts else { return Ok(Self::Ntp(options)) };
-        check_version(options.version)?;
+        options.check_version()?;
         if options.version != CURRENT_VERSION {
             return Err(NtsError::Version(options.version).into());
         }
@@ -113,31 +254,20 @@ impl RequestKind {
         Ok(Self::Nts(nts))
     }
 
+    /// Returns the behaviour of the requests' mode.
+    pub(crate) const fn behaviour(&self) -> &dyn RequestBehaviour {
+        match self {
+            Self::Ntp(options) => options,
+            Self::Nts(source) => source,
+            Self::Ptp(options) => options,
+            Self::Echo(requests) => requests,
+        }
+    }
+
     /// Returns the mode for the record.
     #[must_use]
-    pub const fn mode(&self) -> RequestMode {
-        match self {
-            Self::Ntp(options) if options.interleaved => RequestMode::NtpInterleaved,
-            Self::Ntp(_) => RequestMode::NtpBasic,
-            Self::Nts(_) => RequestMode::NtpNts,
-            Self::Ptp(options) => options.mode(),
-            Self::Echo => RequestMode::Echo,
-        }
-    }
-
-    /// Returns the NTP version of the requests; 4 for other protocols.
-    #[must_use]
-    pub const fn version(&self) -> u8 {
-        match self {
-            Self::Ntp(options) => options.version,
-            Self::Nts(_) | Self::Ptp(_) | Self::Echo => CURRENT_VERSION,
-        }
-    }
-
-    /// Returns true if requests are in interleaved mode.
-    #[must_use]
-    pub const fn is_interleaved(&self) -> bool {
-        matches!(self, Self::Ntp(options) if options.interleaved)
+    pub fn mode(&self) -> RequestMode {
+        self.behaviour().mode()
     }
 
     /// Returns the options of requests to a PTP master; `None` for other requests.
@@ -145,7 +275,7 @@ impl RequestKind {
     pub const fn ptp(&self) -> Option<PtpRequestOptions> {
         match self {
             Self::Ptp(options) => Some(*options),
-            Self::Ntp(_) | Self::Nts(_) | Self::Echo => None,
+            Self::Ntp(_) | Self::Nts(_) | Self::Echo(_) => None,
         }
     }
 
@@ -153,41 +283,8 @@ impl RequestKind {
     #[must_use]
     pub const fn sessions(&self) -> Option<&Arc<NtsSessions>> {
         match self {
-            Self::Nts(NtsSessionSource::Existing(sessions)) => Some(sessions),
-            _ => None,
-        }
-    }
-
-    /// Returns the trailer of requests that are not authenticated by NTS; `None` for plain ones.
-    #[must_use]
-    pub const fn trailer(&self) -> Option<&TrailerOptions> {
-        match self {
-            Self::Ntp(options) if !options.trailer.is_empty() => Some(&options.trailer),
-            _ => None,
-        }
-    }
-
-    /// Returns true if requests are sent over Ethernet without IP.
-    #[must_use]
-    pub fn is_over_ethernet(&self) -> bool {
-        self.ptp().is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet)
-    }
-
-    /// Returns true if replies carry a transmit timestamp, so that its offset can be measured.
-    #[must_use]
-    pub fn reports_transmit_time(&self) -> bool {
-        self.ptp().is_none_or(|ptp| ptp.reports_transmit_time())
-    }
-
-    /// Returns the requests of compliant clients beside a load of this kind, which keep no state:
-    /// in basic mode and without NTS.
-    pub(crate) fn without_state(&self) -> Self {
-        match self {
-            Self::Ntp(options) => {
-                Self::Ntp(NtpRequestOptions { interleaved: false, ..options.clone() })
-            }
-            Self::Nts(_) => Self::Ntp(NtpRequestOptions::default()),
-            Self::Ptp(_) | Self::Echo => self.clone(),
+            Self::Nts(source) => source.existing(),
+            Self::Ntp(_) | Self::Ptp(_) | Self::Echo(_) => None,
         }
     }
 
@@ -199,18 +296,9 @@ impl RequestKind {
         target: SocketAddr,
         clients: Option<u32>,
     ) -> Result<Self, NtsError> {
-        let Self::Nts(NtsSessionSource::Exchanges(nts)) = self else { return Ok(self.clone()) };
-        if nts.sessions == SessionCount::PerClient && options.random_sources {
-            return Err(NtsError::RandomSources);
+        match self {
+            Self::Nts(source) => source.open(options, target, clients).map(Self::Nts),
+            Self::Ntp(_) | Self::Ptp(_) | Self::Echo(_) => Ok(self.clone()),
         }
-        let clients = clients.unwrap_or(CLIENTS_WITH_SESSIONS);
-        let interface = options.hints.interface.as_deref();
-        let sessions = NtsSessions::open_sessions(nts, target, options.family, interface, clients)?;
-        Ok(Self::Nts(NtsSessionSource::Existing(Arc::new(sessions))))
     }
-}
-
-/// Refuses an NTP version that does not exist.
-pub(crate) const fn check_version(version: u8) -> Result<(), LoadError> {
-    if matches!(version, 1..=4) { Ok(()) } else { Err(LoadError::Version(version)) }
 }

@@ -14,6 +14,7 @@ use crate::offset::{
     ServerOffsetParameters,
 };
 use crate::outage::OutageDetector;
+use crate::ptp::PtpMessageVerifier;
 use crate::request::RequestTimestamps;
 use crate::token::RequestId;
 use crate::trailer::{RequestClaimedByReply, RequestTrailer};
@@ -107,11 +108,20 @@ pub struct LaneCarryOver {
     pub master: Option<PortIdentity>,
 }
 
+/// Replies that a lane expects, with the values that they are verified against.
+#[derive(Clone, Copy, Debug)]
+pub enum ExpectedReplies {
+    /// Replies of an NTP server, or of a reflector.
+    Ntp(ReplyVerifier),
+    /// Messages of a PTP master.
+    Ptp(PtpMessageVerifier),
+}
+
 /// Configuration of a [`RequestTracker`].
 #[derive(Clone, Copy, Debug)]
 pub struct TrackerConfig {
     /// Values that replies are verified against.
-    pub expected: ReplyVerifier,
+    pub expected: ExpectedReplies,
     /// Clients of the lane.
     pub clients: LaneClients,
     /// Start of the trial.
@@ -122,8 +132,6 @@ pub struct TrackerConfig {
     pub rate: f64,
     /// Parameters for the offsets of the server's transmit timestamps, if they are measured.
     pub offset: Option<ServerOffsetParameters>,
-    /// Values to verify PTP messages; `None` for NTP. Of `expected` only the token is used then.
-    pub ptp: Option<crate::ptp::PtpMessageVerifier>,
     /// Length of an interval; `None` if the trial has one set of counts.
     pub interval: Option<Span>,
     /// True if each client is counted separately.
@@ -144,8 +152,12 @@ impl RequestTracker {
         } else {
             Default::default()
         };
+        let (expected, ptp) = match plan.expected {
+            ExpectedReplies::Ntp(expected) => (expected, None),
+            ExpectedReplies::Ptp(ptp) => (ReplyVerifier::plain(ptp.token), Some(ptp)),
+        };
         let client_states =
-            if plan.expected.interleaved { plan.clients.client_count() as usize } else { 0 };
+            if expected.interleaved { plan.clients.client_count() as usize } else { 0 };
         origins.0.resize(client_states, 0);
         let offsets = plan
             .offset
@@ -154,7 +166,7 @@ impl RequestTracker {
             |expected| ptp::PtpRequestTracker::new(expected, window_len, carried.master);
         let initial_counts = TrialCounts {
             cookies_reused: carried.trailer.as_ref().and_then(|tail| tail.cookies_reused()),
-            ptp: plan.ptp.map(|_| PtpReplyCounts::default()),
+            ptp: ptp.map(|_| PtpReplyCounts::default()),
             offsets: plan.offset.map(|_| ServerOffsetCounts::default()),
             ..TrialCounts::default()
         };
@@ -162,8 +174,8 @@ impl RequestTracker {
             interval_counts: OpenIntervalCounts::new(plan.start, plan.interval, initial_counts),
             outage_detector: OutageDetector::new(plan.start),
             client_counts: plan.fairness.then(|| PerClientCounts::new(&plan.clients)),
-            ptp: plan.ptp.map(new_tracker),
-            expected: plan.expected,
+            ptp: ptp.map(new_tracker),
+            expected,
             clients: plan.clients,
             window,
             start: plan.start,

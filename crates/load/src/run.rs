@@ -382,8 +382,7 @@ fn run_conditions(
     RunConditions {
         engine: prepared.engine.kind(),
         spacing: options.spacing,
-        interleaved: prepared.requests().any(RequestKind::is_interleaved),
-        ptp: prepared.requests().find_map(RequestKind::ptp),
+        requests: options.requests.clone(),
         return_route,
         shared_host: watch.is_server_local(),
         replies_unopened: prepared.sessions().is_some_and(|sessions| !sessions.can_open()),

@@ -55,6 +55,12 @@ pub struct ReplyVerifier {
 }
 
 impl ReplyVerifier {
+    /// Returns the verifier of replies to plain requests of version 4 in basic mode.
+    #[must_use]
+    pub const fn plain(token: RequestTokenCodec) -> Self {
+        Self { token, version: 4, interleaved: false, extended: false }
+    }
+
     /// Verifies a UDP payload that arrived not later than `now`. `check_request` checks that the
     /// request was sent ([`InvalidReplyReason::Origin`]), that its client received the reply
     /// ([`InvalidReplyReason::Client`]), and the trailer if there may be one.

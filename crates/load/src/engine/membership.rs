@@ -9,7 +9,6 @@ use horolog_wire::ptp::MULTICAST_MAC;
 
 use super::EngineError;
 use crate::plan::RunPlan;
-use crate::ptp::PtpLoadTransport;
 use crate::target::{FirstLink, Route};
 
 /// Multicast membership, held until it is dropped. Nothing is read from its socket.
@@ -24,9 +23,10 @@ impl HeldMulticastMembership {
     /// Joins the group to which the replies of `plan` are sent; `None` if they are sent by unicast
     /// or the target is this host.
     pub(crate) fn join(plan: &RunPlan) -> Result<Option<Self>, EngineError> {
-        let group = plan.requests.ptp().and_then(|ptp| ptp.multicast_group(plan.target.ip()));
+        let behaviour = plan.requests.behaviour();
+        let group = behaviour.multicast_group(plan.target.ip());
         let (Some(group), Route::Link(link)) = (group, &plan.route) else { return Ok(None) };
-        if plan.requests.ptp().is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
+        if behaviour.is_over_ethernet() {
             return Self::join_on_link(link).map(Some);
         }
         let join = || match (group, link.source) {

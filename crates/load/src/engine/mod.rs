@@ -32,8 +32,6 @@ use thiserror::Error;
 
 use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::PtpLoadTransport;
-use crate::request_kind::RequestKind;
 use crate::request_tracker::TrialCounts;
 
 pub use intervals::IntervalSink;
@@ -143,45 +141,10 @@ pub fn open(kind: Kind, plans: &[RunPlan]) -> Result<Box<dyn LoadEngine>, Engine
     if kind == Kind::Xdp {
         return Ok(Box::new(xdp::XdpEngine::open(plans)?));
     }
-    let engines = plans.iter().map(|plan| match kind {
-        Kind::Udp => open_sockets(plan),
-        Kind::Packet | Kind::Xdp => open_packet_sockets(plan),
-    });
+    let engines = plans.iter().map(|plan| plan.requests.behaviour().open_engine(kind, plan));
     let mut engines = engines.collect::<Result<Vec<_>, _>>()?;
     Ok(match engines.len() {
         1 => engines.remove(0),
         _ => Box::new(mix::MixEngine::new(kind, engines)),
     })
-}
-
-fn open_sockets(plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
-    check_no_reflector(Kind::Udp, plan)?;
-    Ok(match plan.requests.ptp() {
-        Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
-            let reason = "it cannot send frames without IP".to_owned();
-            let remedy = "use --engine packet or xdp over Ethernet";
-            return Err(unavailable_error(Kind::Udp, reason, remedy));
-        }
-        Some(ptp) => Box::new(udp_ptp::PtpUdpEngine::open(plan, ptp)?),
-        None => Box::new(udp::UdpEngine::open(plan)?),
-    })
-}
-
-fn open_packet_sockets(plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
-    check_no_reflector(Kind::Packet, plan)?;
-    Ok(match plan.requests.ptp() {
-        Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
-            Box::new(ethernet::PtpEthernetEngine::open(plan, ptp)?)
-        }
-        _ => Box::new(packet::PacketEngine::open(plan)?),
-    })
-}
-
-/// Refuses a reflector as the target.
-fn check_no_reflector(engine: Kind, plan: &RunPlan) -> Result<(), EngineError> {
-    if matches!(plan.requests, RequestKind::Echo) {
-        let reason = "it supports replies of NTP servers only".to_owned();
-        return Err(unavailable_error(engine, reason, "use --engine xdp for a reflector"));
-    }
-    Ok(())
 }

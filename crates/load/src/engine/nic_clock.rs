@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use horolog_record::LoadEngineKind as Kind;
-use horolog_sys::hardware_timestamps::{EnabledHardwareTimestamps, TimestampPurpose};
+use horolog_sys::hardware_timestamps::EnabledHardwareTimestamps;
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::Span;
 
@@ -37,11 +37,7 @@ impl TimestampingPhc {
                 format!("the route to {}, an address of this host, has no NIC", plan.target.ip());
             return Err(unavailable_error(engine, reason, REMEDY));
         };
-        let purpose = if plan.requests.ptp().is_some() {
-            TimestampPurpose::Ptp
-        } else {
-            TimestampPurpose::Ntp
-        };
+        let purpose = plan.requests.behaviour().timestamp_purpose();
         let hardware_timestamps = EnabledHardwareTimestamps::enable(&link.interface, purpose)
             .map_err(|error| unavailable_error(engine, error.to_string(), REMEDY))?;
         if !hardware_timestamps.received() {

@@ -186,7 +186,7 @@ impl PacketEngine {
                 ..PacketSocketOptions::default()
             };
             let device = PacketSocketDevice::open(&link.interface, &options)?;
-            let trailer = threads::request_trailer(plan, lane)?;
+            let trailer = plan.requests.behaviour().request_trailer((lane, plan.lanes))?;
             let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
             Ok(DeviceWithCarryOver::new(LanePacketSocket::new(device, frame, payload_max), trailer))
         });
@@ -263,18 +263,17 @@ pub fn frame_plans(
         let reason = format!("interface '{}' cannot send Ethernet frames", link.interface);
         return Err(unavailable_error(engine, reason, "use --engine udp"));
     };
-    let master = plan.target.ip();
-    let group = plan.requests.ptp().and_then(|ptp| ptp.multicast_group(master));
+    let (master, behaviour) = (plan.target.ip(), plan.requests.behaviour());
+    let group = behaviour.multicast_group(master);
     let frame = |lane| LaneFrameParameters {
         source_mac: macs.source,
         destination_mac: group.map_or(macs.destination, MacAddress::of_group),
         network,
-        source_port: plan
-            .requests
-            .ptp()
-            .map_or_else(|| clients::source_port(plan.first_lane + lane), |ptp| ptp.port()),
-        target: plan.requests.ptp().map_or(plan.target, |ptp| ptp.destination(master)),
-        version: plan.requests.version(),
+        source_port: behaviour
+            .fixed_port()
+            .unwrap_or_else(|| clients::source_port(plan.first_lane + lane)),
+        target: group.map_or(plan.target, |group| SocketAddr::new(group, plan.target.port())),
+        version: behaviour.version(),
         ptp: plan.requests.ptp().map(|ptp| PtpFrameParameters {
             plan: ptp,
             master,

@@ -32,7 +32,9 @@ use super::udp::{DropCountingDevice, LaneUdpSockets};
 use crate::clients::{LaneClients, SimulatedClientNetwork};
 use crate::offset::{ServerOffsetOptions, ServerOffsetParameters};
 use crate::request::LaneFrameParameters;
-use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use crate::request_tracker::{
+    ExpectedReplies, LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts,
+};
 use crate::schedule::LaneSchedule;
 use crate::token::RequestTokenCodec;
 use crate::verify::ReplyVerifier;
@@ -302,14 +304,14 @@ impl<P: LaneDevice> SimulatedLane<P> {
     /// Returns the tracker configuration of a trial that begins at `start`.
     fn tracker_config(&self, start: Timestamp<Monotonic>) -> TrackerConfig {
         let (token, interleaved) = (self.token, self.interleaved);
+        let ntp = ReplyVerifier { token, version: 4, interleaved, extended: false };
         TrackerConfig {
-            expected: ReplyVerifier { token, version: 4, interleaved, extended: false },
+            expected: self.ptp.map_or(ExpectedReplies::Ntp(ntp), ExpectedReplies::Ptp),
             clients: LaneClients::in_turn(CLIENTS, 0, 1, self.run),
             start,
             timeout: TIMEOUT,
             rate: self.rate,
             offset: self.offset,
-            ptp: self.ptp,
             interval: None,
             fairness: false,
         }

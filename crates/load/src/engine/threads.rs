@@ -18,7 +18,7 @@ use crate::offset::ServerOffsetParameters;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig};
 use crate::schedule::LaneSchedule;
-use crate::trailer::{RequestTrailer, TrailerTemplate};
+use crate::trailer::RequestTrailer;
 
 /// Device of a lane, and the state that it carries over between trials.
 pub(crate) struct DeviceWithCarryOver<P> {
@@ -36,20 +36,6 @@ impl<P> DeviceWithCarryOver<P> {
     }
 }
 
-/// Returns the trailer of a lane's requests; `None` for plain requests.
-pub(crate) fn request_trailer(
-    plan: &RunPlan,
-    lane: usize,
-) -> Result<Option<RequestTrailer>, EngineError> {
-    let (requests, version) = (&plan.requests, plan.requests.version());
-    if let Some(sessions) = requests.sessions() {
-        let sessions = sessions.lane_sessions(version, (lane, plan.lanes))?;
-        return Ok(Some(RequestTrailer::Nts(sessions)));
-    }
-    let fixed = requests.trailer().map(|trailer| TrailerTemplate::new(trailer, version));
-    Ok(fixed.map(RequestTrailer::Fixed))
-}
-
 /// Runs one trial on `lanes`. Each client sends `consecutive_requests` requests in a row; offsets
 /// are measured according to `offset`.
 pub(crate) fn run<P: LaneDevice>(
@@ -63,17 +49,16 @@ pub(crate) fn run<P: LaneDevice>(
     let stop = &AtomicBool::new(false);
     let interval = trial.interval();
     let timeout = Span::from_ns(plan.reply_timeout.as_nanos() as i64);
-    let count = lanes.len();
+    let (behaviour, count) = (plan.requests.behaviour(), lanes.len());
     let mut opened = Vec::with_capacity(count);
     for (index, lane) in lanes.iter_mut().enumerate() {
         let config = TrackerConfig {
-            expected: plan.expected(),
+            expected: behaviour.expected_replies(plan, trial.clients, (index, count)),
             clients: plan.lane_clients(trial.clients, (index, count), consecutive_requests),
             start: ClockMonotonic.now(),
             timeout,
             rate: trial.rate / count as f64,
             offset,
-            ptp: plan.expected_ptp(trial.clients, (index, count)),
             interval,
             fairness: plan.fairness,
         };

@@ -202,11 +202,12 @@ impl UdpEngine {
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let nic_clock = TimestampingPhc::open(plan, Kind::Udp)?;
         let options = socket_options(plan, false, nic_clock.as_ref());
+        let behaviour = plan.requests.behaviour();
         let lane = |lane| {
-            let trailer = threads::request_trailer(plan, lane)?;
+            let trailer = behaviour.request_trailer((lane, plan.lanes))?;
             let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
             Ok(DeviceWithCarryOver::new(
-                LaneUdpSockets::new(plan.requests.version(), payload_max),
+                LaneUdpSockets::new(behaviour.version(), payload_max),
                 trailer,
             ))
         };
@@ -216,13 +217,10 @@ impl UdpEngine {
         Ok(engine)
     }
 
-    /// Returns the number of consecutive requests of one client: [`BATCH`], or 1 in interleaved
-    /// mode and with per-client sessions, where each request depends on the previous reply.
+    /// Returns the number of consecutive requests of one client: [`BATCH`], or 1 if each request
+    /// depends on the previous reply.
     fn consecutive_requests(&self) -> u32 {
-        let requests = &self.plan.requests;
-        let has_own =
-            requests.sessions().is_some_and(|sessions| sessions.per_client_sessions().is_some());
-        if requests.is_interleaved() || has_own { 1 } else { BATCH as u32 }
+        if self.plan.requests.behaviour().depends_on_replies() { 1 } else { BATCH as u32 }
     }
 
     /// Opens or closes sockets so that each lane has one per client.

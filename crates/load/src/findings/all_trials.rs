@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use horolog_record::{Finding, FindingCode, InvalidReplyReason, Severity, Trial};
+use horolog_record::{Finding, FindingCode, InvalidReplyReason, RequestMode, Severity, Trial};
 
 use super::trials::interleaved_part;
 use super::{RunConditions, TrialWithCounts, finding};
-use crate::ptp::PtpRequestKind;
 
 /// Sums over the trials of a run.
 #[derive(Clone, Debug, Default)]
@@ -67,26 +66,16 @@ pub(super) fn no_replies(sums: &TrialSums, conditions: &RunConditions) -> Option
                 .into()
         }
     };
-    let advice = match &conditions.ptp {
+    let advice = match conditions.explaining_behaviour().no_replies_advice() {
         None => advice,
-        Some(ptp) => {
-            let domain = format!("check that it is a PTP master in domain {}", ptp.domain);
-            let contract = if ptp.kind == PtpRequestKind::Delay && ptp.replies_to_client_address() {
-                " and replies without unicast negotiation: a master of profile g8275.2 replies \
-                 only to clients with a grant for Delay_Resp, which 'horolog load ptp unicast' \
-                 requests"
-            } else {
-                ""
-            };
-            format!("{advice}; {domain}{contract}")
-        }
+        Some(more) => format!("{advice}; {more}"),
     };
     Some(finding(FindingCode::NoReplies, Severity::Error, message, &advice))
 }
 
 /// Reports a master that replies to requests with NetSync Monitor as if they had none.
 pub(super) fn monitor_unsupported(sums: &TrialSums, conditions: &RunConditions) -> Option<Finding> {
-    if conditions.ptp.is_none_or(|ptp| ptp.kind != PtpRequestKind::Nsm) {
+    if conditions.explaining_behaviour().mode() != RequestMode::PtpNsm {
         return None;
     }
     let plain = sums.plain_replies;
@@ -108,7 +97,10 @@ pub(super) fn few_interleaved_requests(
     conditions: &RunConditions,
 ) -> Option<Finding> {
     let TrialSums { sent, clients_max: clients, .. } = *sums;
-    if !conditions.interleaved || sent == 0 || sent >= clients.saturating_mul(2) {
+    if !conditions.has_mode(RequestMode::NtpInterleaved)
+        || sent == 0
+        || sent >= clients.saturating_mul(2)
+    {
         return None;
     }
     let message = format!(

@@ -7,7 +7,8 @@ use horolog_record::{InvalidReplyReason, LossLocation, ReplyKindCounts};
 
 use super::*;
 use crate::plan::TrialPlan;
-use crate::ptp::{PtpLoadTransport, PtpRequestKind};
+use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
+use crate::request_kind::NtpRequestOptions;
 use crate::trial::record;
 
 fn counts() -> TrialCounts {
@@ -41,8 +42,7 @@ fn conditions() -> RunConditions {
     RunConditions {
         engine: LoadEngineKind::Packet,
         spacing: RequestSpacing::Constant,
-        interleaved: false,
-        ptp: None,
+        requests: RequestMix::default(),
         return_route: Some("ip route add 10.64.0.0/10 via 192.0.2.2".into()),
         shared_host: false,
         replies_unopened: false,
@@ -72,7 +72,9 @@ fn findings_under(
     inputs: &RunFindingInputs<'_>,
 ) -> Vec<Finding> {
     let mut findings = TrialFindings::default();
-    observed.iter().for_each(|one| findings.add(one, conditions));
+    for one in observed {
+        findings.add(one, conditions);
+    }
     let trials: Vec<_> = observed.iter().map(|one| one.trial.clone()).collect();
     findings.run_findings(&trials, conditions, inputs)
 }
@@ -159,7 +161,7 @@ fn no_replies_of_a_master_name_the_domain() {
 fn under_ptp(kind: PtpRequestKind) -> RunConditions {
     let transport = PtpLoadTransport::Udp;
     let ptp = PtpRequestOptions { kind, domain: 24, minor_version: 1, multicast: false, transport };
-    RunConditions { ptp: Some(ptp), ..conditions() }
+    RunConditions { requests: RequestMix::only(ptp), ..conditions() }
 }
 
 #[test]
@@ -280,7 +282,7 @@ fn findings_of_the_trials_so_far_do_not_change_later_ones() {
         [2, 9, 0, 9, 4].iter().map(|&duplicate| TrialCounts { duplicate, ..counts() }).collect();
     let trials: Vec<_> = counts.iter().map(|counts| trial(counts, &[])).collect();
     let mut findings = TrialFindings::default();
-    let reported: Vec<_> = trials.iter().zip(&counts).map(|(trial, counts)| {
+    let reported = trials.iter().zip(&counts).map(|(trial, counts)| {
         findings.add(&TrialWithCounts::new(trial, counts), &conditions());
         let found = findings.run_findings(&trials, &conditions(), &about());
         (found[0].trial, found[0].message.clone())
@@ -351,7 +353,8 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
 #[test]
 fn basic_replies_are_reported_where_interleaved_ones_were_requested() {
     let interleaved = |share: u64| TrialCounts { interleaved: 200 * share, ..counts() };
-    let in_mode = RunConditions { interleaved: true, ..conditions() };
+    let requests = RequestMix::only(NtpRequestOptions::interleaved());
+    let in_mode = RunConditions { requests, ..conditions() };
     let codes = |shares: [u64; 2], conditions: &RunConditions| -> Vec<_> {
         let counts = shares.map(interleaved);
         let trials = counts.each_ref().map(|counts| trial(counts, &[]));

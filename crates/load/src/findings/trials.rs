@@ -9,6 +9,7 @@ use horolog_stats::buckets::MAX_VALUE;
 
 use super::all_trials::TrialSums;
 use super::{RunConditions, TrialFinding, TrialWithCounts, trial_finding};
+use crate::request_kind::UnsynchronisedDescription;
 
 /// Smallest share of the planned requests that counts as complete; below it the generator is
 /// behind.
@@ -99,12 +100,6 @@ pub(super) fn invalid_replies(
     observed: &TrialWithCounts<'_>,
     conditions: &RunConditions,
 ) -> Option<TrialFinding> {
-    let advice = if conditions.ptp.is_some() {
-        "they count as lost; the name after each number is the invalid field of the message"
-    } else {
-        "they count as lost; the name after each number is the field that does not match the \
-         request, for example the length or the server's version"
-    };
     let others = observed.trial.invalid.iter();
     let others = others.filter(|(reason, count)| reason.kiss_code().is_none() && **count > 0);
     let named = |(reason, count): (&InvalidReplyReason, &u64)| (reason.to_string(), *count);
@@ -113,7 +108,7 @@ pub(super) fn invalid_replies(
         total(&others),
         (FindingCode::InvalidReplies, Severity::Warning),
         || format!("some replies were invalid: {}", format_counts(&others, "by ")),
-        advice,
+        conditions.explaining_behaviour().invalid_replies_advice(),
     )
 }
 
@@ -150,35 +145,19 @@ pub(super) fn duplicate_replies(observed: &TrialWithCounts<'_>) -> Option<TrialF
     )
 }
 
-/// Reports an unsynchronised server. A PTP master whose time is not traceable may be synchronised,
-/// so it is reported with a note of its own.
+/// Reports an unsynchronised server.
 pub(super) fn server_unsynchronised(
     observed: &TrialWithCounts<'_>,
     conditions: &RunConditions,
 ) -> Option<TrialFinding> {
     let (unsynchronised, all) = (observed.server_unsynchronised, observed.trial.received);
-    if conditions.ptp.is_some() {
-        return trial_finding(
-            unsynchronised as f64,
-            (FindingCode::ServerUnsynchronised, Severity::Note),
-            || {
-                format!(
-                    "the master reports in {unsynchronised} of {all} replies that its time is not \
-                     traceable to a primary reference"
-                )
-            },
-            "its time may still be accurate, from its own clock or another server's",
-        );
-    }
+    let UnsynchronisedDescription { severity, server, state, advice } =
+        conditions.explaining_behaviour().unsynchronised_description();
     trial_finding(
         unsynchronised as f64,
-        (FindingCode::ServerUnsynchronised, Severity::Warning),
-        || {
-            format!(
-                "the server reports in {unsynchronised} of {all} replies that it is not synchronised"
-            )
-        },
-        "clients would not use its time; its speed may differ when synchronised",
+        (FindingCode::ServerUnsynchronised, severity),
+        || format!("{server} reports in {unsynchronised} of {all} replies that {state}"),
+        advice,
     )
 }
 
@@ -214,7 +193,10 @@ pub(super) fn basic_replies(
 ) -> Option<TrialFinding> {
     let trial = interleaved_part(observed.trial);
     let is_warm = before.interleaved_received >= trial.clients.saturating_mul(2);
-    if !conditions.interleaved || !is_warm || trial.loss_ratio() > BASIC_LOSS_MAX {
+    if !conditions.has_mode(RequestMode::NtpInterleaved)
+        || !is_warm
+        || trial.loss_ratio() > BASIC_LOSS_MAX
+    {
         return None;
     }
     let share = trial.responses.basic as f64 / trial.received.max(1) as f64;

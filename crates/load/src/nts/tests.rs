@@ -15,7 +15,9 @@ use crate::clients::LaneClients;
 use crate::offset::ReceiveTimestamps;
 use crate::random::SplitMix64;
 use crate::request::RequestTimestamps;
-use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
+use crate::request_tracker::{
+    ExpectedReplies, LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts,
+};
 use crate::token::RequestTokenCodec;
 use crate::trailer::RequestTrailer;
 use crate::verify::{PAYLOAD_LEN, ReplyVerifier};
@@ -76,14 +78,13 @@ fn answer(server: &CookieKeys, request: &[u8]) -> Vec<u8> {
 fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
     let server = cookie_keys();
     let plan = TrackerConfig {
-        expected: ReplyVerifier {
+        expected: ExpectedReplies::Ntp(ReplyVerifier {
             token: RequestTokenCodec::new(0x0bad_cafe_dead_beef, START),
             version: 4,
             interleaved: false,
             extended: true,
-        },
+        }),
         clients: LaneClients::in_turn(7, 0, 1, 1),
-        ptp: None,
         start: START,
         timeout: Span::from_ms(1_000),
         rate: 1_000.0,

@@ -10,24 +10,16 @@ use crate::engine::{self, EngineError};
 use crate::error::LoadError;
 use crate::mix;
 use crate::options::{LoadOptions, LoadProcedure};
-use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
-use crate::request_kind::{RequestKind, check_version};
 use crate::schedule;
 use crate::token::TIME_BITS;
 
 /// Refuses options that are invalid for any target and engine.
 pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     mix::check_mix(options)?;
-    for requests in options.requests.kinds() {
-        check_version(requests.version())?;
-    }
     if let Some(threads) = options.threads
         && !(1..=LANES_MAX).contains(&threads)
     {
         return Err(LoadError::Threads(threads));
-    }
-    if options.random_sources && options.requests.kinds().any(RequestKind::is_interleaved) {
-        return Err(LoadError::Interleaved);
     }
     if options.fairness && options.random_sources {
         return Err(LoadError::Fairness);
@@ -35,8 +27,8 @@ pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     if let Some(compliant) = &options.compliant_clients {
         compliant_clients::check_options(compliant, options)?;
     }
-    for ptp in options.requests.kinds().filter_map(RequestKind::ptp) {
-        check_ptp(options, &ptp)?;
+    for requests in options.requests.kinds() {
+        requests.behaviour().check_options(options)?;
     }
     let timeout = options.reply_timeout;
     // A token holds 68 s of the intended send time.
@@ -44,38 +36,6 @@ pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     debug_assert!(longest.as_nanos() < 1 << TIME_BITS);
     if timeout < Duration::from_millis(1) || timeout > longest {
         return Err(LoadError::ReplyTimeout(timeout));
-    }
-    Ok(())
-}
-
-fn check_ptp(options: &LoadOptions, ptp: &PtpRequestOptions) -> Result<(), LoadError> {
-    // The port and the offsets of a mix apply to its other kinds of requests.
-    let is_only = !options.requests.is_several();
-    if is_only && options.target.has_port() {
-        return Err(LoadError::PtpPort);
-    }
-    if ptp.minor_version > 1 {
-        return Err(LoadError::Ptp(
-            "unsupported PTP version: the minor version is 0 or 1, for 2.0 or 2.1",
-        ));
-    }
-    if ptp.kind != PtpRequestKind::Delay && ptp.multicast {
-        return Err(LoadError::Ptp("multicast supports delay requests only; omit multicast"));
-    }
-    if ptp.kind == PtpRequestKind::Nsm && options.random_sources {
-        return Err(LoadError::Ptp("NetSync Monitor needs distinct clients; omit random sources"));
-    }
-    if is_only && options.offset.is_some() && !ptp.reports_transmit_time() {
-        return Err(LoadError::Ptp(
-            "delay responses and grants carry no transmit timestamp; measure offsets with 'ptp \
-             nsm'",
-        ));
-    }
-    let names_clients = options.source_network.is_some() || options.random_sources;
-    if ptp.transport == PtpLoadTransport::Ethernet && names_clients {
-        return Err(LoadError::Ptp(
-            "clients have no IP addresses over Ethernet; omit the source network",
-        ));
     }
     Ok(())
 }
@@ -117,9 +77,10 @@ fn check_job_rates(
 
 /// Refuses an engine that does not support the options.
 pub(super) fn check_engine(kind: Kind, options: &LoadOptions) -> Result<(), EngineError> {
-    let mut ptp = options.requests.kinds().filter(|requests| requests.ptp().is_some());
+    let mut on_fixed_ports =
+        options.requests.kinds().filter(|requests| requests.behaviour().fixed_port().is_some());
     let (reason, remedy) = match kind {
-        Kind::Udp if ptp.nth(1).is_some() => {
+        Kind::Udp if on_fixed_ports.nth(1).is_some() => {
             ("sockets on the PTP ports support one kind of request only", "use --engine packet")
         }
         Kind::Udp if options.compliant_clients.is_some() => (
@@ -138,13 +99,10 @@ pub(super) fn check_engine(kind: Kind, options: &LoadOptions) -> Result<(), Engi
 /// Returns a requested feature that the XDP engine lacks, as reason and remedy; `None` if it
 /// supports the options.
 fn unsupported_by_xdp(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
-    let requests = &options.requests;
-    if requests.kinds().any(|kind| matches!(kind, RequestKind::Nts(_))) {
-        let reason = "BPF programs cannot authenticate requests";
-        Some((reason, "use --engine packet or udp with --nts"))
-    } else if requests.kinds().any(|kind| kind.trailer().is_some()) {
-        let remedy = "use --engine packet or udp with --key or --extension";
-        Some(("it sends the bare header only", remedy))
+    let by_requests =
+        options.requests.kinds().find_map(|kind| kind.behaviour().unsupported_by_xdp());
+    if by_requests.is_some() {
+        by_requests
     } else if options.offset.is_some_and(|offset| offset.hardware) {
         let remedy = "use --engine packet or udp with hardware timestamps";
         Some(("it uses its own timestamps instead of the NIC's", remedy))

@@ -10,9 +10,7 @@ use crate::compliant_clients::{CompliantClientOptions, RunningCompliantClients};
 use crate::error::LoadError;
 use crate::options::{LoadOptions, LoadProcedure};
 use crate::plan::RunPlan;
-use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions};
 use crate::random;
-use crate::request_kind::RequestKind;
 use crate::target::Route;
 use crate::token::RequestTokenCodec;
 
@@ -27,8 +25,6 @@ pub(super) fn check_options(
         "each client must send at least once in its interval"
     } else if options.random_sources && compliant.network.is_none() {
         "random sources use the whole network; name another network for compliant clients"
-    } else if options.requests.kinds().any(|kind| matches!(kind, RequestKind::Echo)) {
-        "a reflector has no rate limiting"
     } else if options.overload_test.is_some()
         || matches!(options.job, LoadProcedure::Profile(_) | LoadProcedure::Overload(_))
     {
@@ -36,33 +32,13 @@ pub(super) fn check_options(
     } else if let Some(reason) = options
         .requests
         .kinds()
-        .filter_map(RequestKind::ptp)
-        .find_map(|ptp| unsupported_by_ptp(&ptp, compliant))
+        .find_map(|requests| requests.behaviour().unsupported_as_compliant(compliant))
     {
         reason
     } else {
         return Ok(());
     };
     Err(LoadError::CompliantClients(reason))
-}
-
-/// Returns the reason why compliant clients cannot send these PTP requests, for the user; `None` if
-/// they can.
-fn unsupported_by_ptp(
-    ptp: &PtpRequestOptions,
-    compliant: &CompliantClientOptions,
-) -> Option<&'static str> {
-    if ptp.transport == PtpLoadTransport::Ethernet {
-        return Some(
-            "over Ethernet all clients share one address; omit compliant clients, or use \
-                     UDP",
-        );
-    }
-    let is_burst = ptp.kind == PtpRequestKind::Nsm && compliant.burst > 1;
-    is_burst.then_some(
-        "NetSync Monitor allows one outstanding request for each client; omit the \
-                        burst",
-    )
 }
 
 /// Returns the network of compliant clients: the configured one, or an unused subnet of the load's
@@ -120,7 +96,7 @@ pub(super) fn open_compliant_clients(
         clients: compliant.clients,
         random_sources: false,
         token: RequestTokenCodec::new(key, ClockMonotonic.now()),
-        requests: load_plan.requests.without_state(),
+        requests: load_plan.requests.behaviour().compliant_requests(),
         // The offsets of the load's own requests are sufficient.
         offset: None,
         fairness: true,

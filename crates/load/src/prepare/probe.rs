@@ -15,7 +15,6 @@ use crate::error::{self, LoadError};
 use crate::loss_attribution::MissingReplyCounts;
 use crate::options::LoadOptions;
 use crate::plan::TrialPlan;
-use crate::request_kind::RequestKind;
 use crate::target::{FirstLink, Route, TargetError, return_route_command};
 
 /// Engines in order of preference.
@@ -61,7 +60,7 @@ pub(super) fn open_best(
     options: &LoadOptions,
     open: OpenEngineFn<'_>,
 ) -> Result<PreparedLoad, LoadError> {
-    let over_ethernet = options.requests.kinds().any(RequestKind::is_over_ethernet);
+    let over_ethernet = options.requests.kinds().any(|kind| kind.behaviour().is_over_ethernet());
     let simulated = options.source_network.is_some() || options.random_sources || over_ethernet;
     let (mut fallbacks, mut unanswered) = (Vec::new(), Vec::new());
     for kind in PREFERENCE {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use horolog_io::PhcConversions;
 use horolog_source::ClockPageReader;
 use horolog_sys::netlink::{Netlink, NetlinkError};
-use horolog_wire::prefix::Prefix;
 use horolog_wire::ethernet::MacAddress;
+use horolog_wire::prefix::Prefix;
 use horolog_xdp::Responder;
 
 use crate::config::PtpConfig;

@@ -103,7 +103,7 @@ impl<'a> IntervalReader<'a> {
             received: open.received,
             late: open.late,
             duplicate: open.duplicate,
-            unsynchronised: if self.plan.requests.ptp().is_some() {
+            unsynchronised: if self.plan.requests.behaviour().ptp_counts().is_some() {
                 0
             } else {
                 open.unsynchronised
@@ -206,10 +206,10 @@ impl<'a> IntervalReader<'a> {
             last_sent: instant(lane_counts.last_sent_ns),
             received: lane_counts.received,
             interleaved: lane_counts.interleaved,
-            ptp: self.plan.requests.ptp().map(|_| PtpReplyCounts {
+            ptp: self.plan.requests.behaviour().ptp_counts().map(|counts| PtpReplyCounts {
                 delay: lane_counts.delay,
                 sync_follow_up: lane_counts.sync_follow_up,
-                ..PtpReplyCounts::default()
+                ..counts
             }),
             duplicate: lane_counts.duplicate,
             late: lane_counts.late + lane_counts.late_earlier,

@@ -3,20 +3,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use horolog_record::LoadEngineKind as Kind;
+use horolog_record::{LoadEngineKind as Kind, RequestMode};
 use horolog_wire::ethernet::{HEADER_LEN, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
-use horolog_xdp::{
-    GeneratorSettings, Interface, LANES_MAX, RequestProtocol, ServerOffsetSettings, XdpError,
-};
+use horolog_xdp::{GeneratorSettings, Interface, LANES_MAX, ServerOffsetSettings, XdpError};
 
 use super::{interval_reader, reply_timeout};
 use crate::engine::packet::frame_plans;
 use crate::engine::{EngineError, ethernet, unavailable_error};
 use crate::plan::RunPlan;
-use crate::ptp::{PtpLoadTransport, PtpRequestKind, PtpRequestOptions, PtpRequestTemplate};
+use crate::ptp::{PtpLoadTransport, PtpRequestOptions, PtpRequestTemplate};
 use crate::request::{LaneFrameParameters, LaneFrameTemplate};
-use crate::request_kind::RequestKind;
 use crate::schedule;
 use crate::target::FirstLink;
 
@@ -31,22 +28,18 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         );
         return Err(unavailable_error(Kind::Xdp, reason, "use fewer threads"));
     }
-    let protocol = match plan.requests.ptp().map(|ptp| ptp.kind) {
-        None => RequestProtocol::Ntp,
-        Some(PtpRequestKind::Delay) => RequestProtocol::PtpDelay,
-        Some(PtpRequestKind::Nsm) => RequestProtocol::PtpMonitor,
-        Some(PtpRequestKind::Unicast(_)) => {
-            let reason = "it does not support unicast negotiation".to_owned();
-            return Err(unavailable_error(Kind::Xdp, reason, "use --engine packet or udp"));
-        }
-    };
+    let (behaviour, ptp) = (plan.requests.behaviour(), plan.requests.ptp());
+    let mode = behaviour.mode();
+    let protocol = behaviour
+        .kernel_protocol()
+        .map_err(|(reason, remedy)| unavailable_error(Kind::Xdp, reason.to_owned(), remedy))?;
     if !horolog_xdp::live_frames_supported()? {
         return Err(XdpError::NoLiveFrames.into());
     }
     Ok(GeneratorSettings {
         protocol,
-        multicast: plan.requests.ptp().is_some_and(|ptp| ptp.multicast),
-        domain: plan.requests.ptp().map_or(0, |ptp| ptp.domain),
+        multicast: ptp.is_some_and(|ptp| ptp.multicast),
+        domain: ptp.map_or(0, |ptp| ptp.domain),
         offsets: plan.offset.map(|offset| ServerOffsetSettings {
             correction_ns: offset.correction.as_ns(),
             mean_of_server: offset.mean_of_server,
@@ -55,10 +48,10 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         interface: frame.interface,
         target: plan.target.ip(),
         port: plan.target.port(),
-        version: plan.requests.version(),
+        version: behaviour.version(),
         lanes: plan.lanes as u32,
-        echo: matches!(plan.requests, RequestKind::Echo),
-        interleaved: plan.requests.is_interleaved(),
+        echo: mode == RequestMode::Echo,
+        interleaved: mode == RequestMode::NtpInterleaved,
         clients: plan.clients,
         counts_each_client: plan.fairness,
         open_intervals: plan.interval.map_or(1, |interval| {

@@ -6,9 +6,8 @@ use crate::offset::ServerOffsetParameters;
 use crate::ptp::{
     PtpLoadTransport, PtpRequestOptions, UnicastMessageTypes, UnicastRequestParameters, port_number,
 };
-use crate::request_tracker::{LaneCarryOver, TrackerConfig, TrialCounts};
+use crate::request_tracker::{ExpectedReplies, LaneCarryOver, TrackerConfig, TrialCounts};
 use crate::token::RequestTokenCodec;
-use crate::verify;
 use horolog_wire::ptp::monitor::{CurrentDataSet, NetSyncMonitorResponse, ParentDataSet};
 use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, UnicastCancellation, UnicastNegotiationTlv};
 use horolog_wire::ptp::{Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp};
@@ -42,18 +41,12 @@ fn plan(kind: PtpRequestKind, clients: u32) -> TrackerConfig {
         master: IpAddr::V4(Ipv4Addr::LOCALHOST),
     };
     TrackerConfig {
-        expected: verify::ReplyVerifier {
-            token: token(),
-            version: 4,
-            interleaved: false,
-            extended: false,
-        },
+        expected: ExpectedReplies::Ptp(ptp),
         clients: LaneClients::in_turn(clients, 0, 1, 1),
         start: START,
         timeout: TIMEOUT,
         rate: 1000.0,
         offset: None,
-        ptp: Some(ptp),
         interval: None,
         fairness: false,
     }

@@ -59,7 +59,8 @@ fn the_examples_are_understood() {
     };
     assert_eq!(basic.offset, Some(method));
     assert_eq!(basic.hints.mac, Some("aa:bb:cc:dd:ee:ff".parse().unwrap()));
-    assert!(requests(&["-I", "-o", "1.95e-6", "-H"]).is_interleaved());
+    let interleaved = requests(&["-I", "-o", "1.95e-6", "-H"]);
+    assert_eq!(interleaved.mode(), RequestMode::NtpInterleaved);
     let key = "44508CC523BD3FF2334A3B73E70969BF69BC4753EB745FD8EC054FF083DF788C";
     let nts = requests(&["-B", "-S", &format!("{key},2D1FF1538B637C3D")]);
     assert!(nts.sessions().is_some_and(|sessions| !sessions.can_open()));
@@ -102,8 +103,8 @@ fn the_forms_that_ntpperf_takes_are_taken() {
         let Ramp { min, max, .. } = rates(text);
         assert_eq!((min, max), expected, "{text}");
     }
-    assert!(requests(&["-B", "-I"]).is_interleaved());
-    assert!(!requests(&["-I", "-B"]).is_interleaved());
+    assert_eq!(requests(&["-B", "-I"]).mode(), RequestMode::NtpInterleaved);
+    assert_eq!(requests(&["-I", "-B"]).mode(), RequestMode::NtpBasic);
     assert_eq!(requests(&["-B", "-D", "3"]).ptp().map(|ptp| ptp.domain), Some(3));
     assert!(requests(&["-D", "3", "-B"]).ptp().is_none());
     assert_eq!(requests(&["-N", "1", "-D", "2", "-M"]).ptp().map(|ptp| ptp.multicast), Some(true));
