@@ -28,8 +28,6 @@ pub struct MixPartPlan {
     pub share: f64,
     /// Number of its clients, at least as many as its lanes.
     pub clients: u32,
-    /// True if its requests, or a share of them, are authenticated.
-    pub nts: bool,
 }
 
 /// Replies that a BPF program drops before this host's network stack.
@@ -153,7 +151,7 @@ impl TrialPlan {
         Self {
             rate: self.rate * part.share,
             clients: part.clients,
-            nts: part.nts,
+            nts: part.mode == RequestMode::NtpNts,
             profile: self.profile.as_ref().map(|profile| Arc::new(profile.scaled(part.share))),
             parts: Vec::new(),
             ..self.clone()

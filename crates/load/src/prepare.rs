@@ -198,7 +198,6 @@ impl<'a> EngineOpener<'a> {
             mode: plan.requests.mode(),
             share,
             clients: plan.clients,
-            nts: plan.requests.sessions().is_some(),
         };
         mix.parts().iter().zip(mix.shares()).zip(plans).map(part_plan).collect()
     }

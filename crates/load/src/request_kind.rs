@@ -275,7 +275,7 @@ impl RequestKind {
     pub const fn ptp(&self) -> Option<PtpRequestOptions> {
         match self {
             Self::Ptp(options) => Some(*options),
-            Self::Ntp(_) | Self::Nts(_) | Self::Echo(_) => None,
+            _ => None,
         }
     }
 
@@ -284,7 +284,7 @@ impl RequestKind {
     pub const fn sessions(&self) -> Option<&Arc<NtsSessions>> {
         match self {
             Self::Nts(source) => source.existing(),
-            Self::Ntp(_) | Self::Ptp(_) | Self::Echo(_) => None,
+            _ => None,
         }
     }
 
@@ -298,7 +298,7 @@ impl RequestKind {
     ) -> Result<Self, NtsError> {
         match self {
             Self::Nts(source) => source.open(options, target, clients).map(Self::Nts),
-            Self::Ntp(_) | Self::Ptp(_) | Self::Echo(_) => Ok(self.clone()),
+            _ => Ok(self.clone()),
         }
     }
 }

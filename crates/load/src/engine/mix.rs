@@ -189,7 +189,6 @@ mod tests {
             mode: RequestMode::NtpBasic,
             share,
             clients: 1,
-            nts: false,
         };
         let profile = LoadProfile::soak(1000.0, Duration::from_secs(1), None).unwrap();
         let plan = TrialPlan {
