@@ -4,14 +4,14 @@
 use core::fmt;
 
 use horolog_wire::ntp::HEADER_LEN;
+use horolog_wire::ntp::extension::{
+    ExtensionFieldType, ExtensionFieldWriter, ExtensionFields, FIELD_LEN_MIN, field_len,
+};
+use horolog_wire::ntp::nts::{Authenticator, NtsFields, TAG_LEN};
 use thiserror::Error;
 
-use crate::aead::{AeadKey, TAG_LEN};
+use crate::aead::AeadKey;
 use crate::cookie::COOKIE_NONCE_LEN;
-use crate::field::{
-    AuthenticatorParts, COOKIE, FieldWriter, PLACEHOLDER, PREFIX_LEN, UNIQUE_ID,
-    authenticator_front, authenticator_len, find_nts_fields, split_inner_field,
-};
 use crate::{AeadAlgorithm, COOKIES_MAX, SessionKeys};
 
 mod template;
@@ -55,14 +55,10 @@ pub struct DecryptedReplyFields<'a> {
 impl<'a> DecryptedReplyFields<'a> {
     /// Returns the new cookies, up to the first malformed field.
     pub fn cookies(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let mut rest = self.text;
-        core::iter::from_fn(move || {
-            let (field, after) = split_inner_field(rest).ok()?;
-            rest = after;
-            Some(field)
-        })
-        .filter(|field| field.kind == COOKIE)
-        .map(|field| field.body)
+        ExtensionFields::of_plaintext(self.text)
+            .map_while(Result::ok)
+            .filter(|field| field.field_type == ExtensionFieldType::COOKIE)
+            .map(|field| field.value)
     }
 }
 
@@ -74,10 +70,9 @@ pub const fn request_len(
     placeholders: usize,
 ) -> usize {
     HEADER_LEN
-        + PREFIX_LEN
-        + UNIQUE_ID_LEN
-        + (1 + placeholders) * (PREFIX_LEN + cookie_len.next_multiple_of(4))
-        + authenticator_len(algorithm.nonce_len(), 0)
+        + field_len(UNIQUE_ID_LEN, FIELD_LEN_MIN)
+        + (1 + placeholders) * field_len(cookie_len, FIELD_LEN_MIN)
+        + Authenticator::field_len(algorithm.nonce_len(), TAG_LEN)
 }
 
 /// Writes a sealed request to the front of `out`: `header`, unique identifier, `cookie`,
@@ -95,7 +90,7 @@ pub fn seal_request(
     nonce: &[u8; COOKIE_NONCE_LEN],
     out: &mut [u8],
 ) -> usize {
-    let mut fields = FieldWriter::new(out);
+    let mut fields = ExtensionFieldWriter::new(out);
     if write_fields(&mut fields, header, unique_id, cookie, placeholders).is_none() {
         return 0;
     }
@@ -104,37 +99,32 @@ pub fn seal_request(
 }
 
 fn write_fields(
-    out: &mut FieldWriter<'_>,
+    out: &mut ExtensionFieldWriter<'_>,
     header: &[u8; HEADER_LEN],
     unique_id: &[u8; UNIQUE_ID_LEN],
     cookie: &[u8],
     placeholders: usize,
 ) -> Option<()> {
     out.write_bytes(header)?;
-    out.write_field(UNIQUE_ID, unique_id)?;
-    out.write_field(COOKIE, cookie)?;
+    out.write_field(ExtensionFieldType::UNIQUE_IDENTIFIER, unique_id, FIELD_LEN_MIN)?;
+    out.write_field(ExtensionFieldType::COOKIE, cookie, FIELD_LEN_MIN)?;
     for _ in 0..placeholders {
-        let len = cookie.len().next_multiple_of(4);
-        out.write_bytes(&crate::field::field_prefix(PLACEHOLDER, PREFIX_LEN + len))?;
-        out.reserve(len)?.1.fill(0);
+        let placeholder = ExtensionFieldType::COOKIE_PLACEHOLDER;
+        out.reserve_field(placeholder, cookie.len(), FIELD_LEN_MIN)?.1.fill(0);
     }
     Some(())
 }
 
 fn write_authenticator(
-    mut out: FieldWriter<'_>,
+    mut out: ExtensionFieldWriter<'_>,
     key: &AeadKey,
     algorithm: AeadAlgorithm,
     nonce: &[u8; COOKIE_NONCE_LEN],
 ) -> Option<usize> {
-    let covered = out.len();
     let nonce = &nonce[..algorithm.nonce_len()];
-    let len = authenticator_len(nonce.len(), 0);
-    out.write_bytes(&authenticator_front(nonce.len(), 0, len))?;
-    out.write_bytes(nonce)?;
-    let (before, tag) = out.reserve(TAG_LEN)?;
-    key.seal(nonce, &before[..covered], tag)?;
-    Some(out.len())
+    let (covered, tag) = Authenticator::reserve(&mut out, nonce, TAG_LEN)?;
+    key.seal(nonce, covered, tag)?;
+    Some(out.written_len())
 }
 
 /// Opens the reply `packet` to the request with `unique_id`. The plaintext is written to `text`; 1
@@ -158,17 +148,16 @@ pub fn examine_reply(packet: &[u8], unique_id: &[u8]) -> Result<(), ReplyError> 
     find_authenticator(packet, unique_id).map(drop)
 }
 
-/// Returns the authenticator of the reply to the request with `unique_id`, and the bytes that it
-/// covers.
+/// Returns the authenticator of the reply to the request with `unique_id`.
 fn find_authenticator<'p>(
     packet: &'p [u8],
     unique_id: &[u8],
-) -> Result<(AuthenticatorParts<'p>, &'p [u8]), ReplyError> {
-    let found = find_nts_fields(packet).map_err(|_| ReplyError::Malformed)?;
+) -> Result<Authenticator<'p>, ReplyError> {
+    let found = NtsFields::parse(packet).map_err(|_| ReplyError::Malformed)?;
     if found.unique_id != Some(unique_id) {
         return Err(ReplyError::OtherRequest);
     }
-    found.sealed.ok_or_else(|| match (packet.get(1), packet.get(12..16)) {
+    found.authenticator.ok_or_else(|| match (packet.get(1), packet.get(12..16)) {
         (Some(0), Some(b"NTSN")) => ReplyError::CookieRefused,
         (Some(0), Some(code)) if code.iter().all(u8::is_ascii_graphic) => ReplyError::KissOfDeath,
         _ => ReplyError::Malformed,
@@ -181,8 +170,8 @@ fn open_with_key<'t>(
     unique_id: &[u8],
     text: &'t mut [u8],
 ) -> Result<DecryptedReplyFields<'t>, ReplyError> {
-    let (sealed, covered) = find_authenticator(packet, unique_id)?;
-    let len = key.open(sealed.nonce, covered, sealed.ciphertext, text);
+    let sealed = find_authenticator(packet, unique_id)?;
+    let len = key.open(sealed.nonce, sealed.covered, sealed.ciphertext, text);
     Ok(DecryptedReplyFields { text: &text[..len.ok_or(ReplyError::Forged)?] })
 }
 
@@ -237,7 +226,7 @@ impl ClientSession {
         let missing = COOKIES_MAX - 1 - self.cookies.len();
         let fits = |n: &usize| request_len(self.algorithm, cookie.len(), *n) <= out.len();
         let Some(placeholders) = (0..=missing).rev().find(fits) else { return 0 };
-        let mut fields = FieldWriter::new(out);
+        let mut fields = ExtensionFieldWriter::new(out);
         write_fields(&mut fields, header, unique_id, &cookie, placeholders)
             .and_then(|()| write_authenticator(fields, &self.c2s, self.algorithm, nonce))
             .unwrap_or(0)

@@ -23,10 +23,10 @@ use core::time::Duration;
 
 use hkdf::Hkdf;
 use horolog_time::{Timestamp, Utc};
+use horolog_wire::ntp::nts::TAG_LEN;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::aead::TAG_LEN;
 use crate::aead::siv::{BATCH, SivKey, is_equal, s2v_batch};
 use crate::{AeadAlgorithm, CookieMasterSecret, SessionKeys};
 

@@ -5,14 +5,12 @@
 mod aead;
 mod client;
 mod cookie;
-mod field;
 mod imported_session;
 pub mod mac;
 mod nonce;
 mod secret;
 mod server;
 mod session;
-mod trailer;
 
 pub use aead::AeadAlgorithm;
 pub use aead::siv::{BATCH, BatchKeyBuffer};
@@ -32,4 +30,3 @@ pub use server::{
     open_requests, seal_replies, seal_reply, write_nak,
 };
 pub use session::{SessionKeys, WrongKeyLength};
-pub use trailer::{TrailerKind, classify_trailer};

@@ -2,15 +2,16 @@
 //! caller's buffers. The NTP header is left to the caller. No reply is longer than its request.
 
 use horolog_wire::ntp::HEADER_LEN;
+use horolog_wire::ntp::extension::{
+    ENCRYPTED_FIELD_LEN_MIN, ExtensionFieldType, ExtensionFieldWriter, FIELD_LEN_MIN, PREFIX_LEN,
+    field_len,
+};
+use horolog_wire::ntp::nts::{Authenticator, NtsFields, TAG_LEN};
 use thiserror::Error;
 
 use crate::aead::siv::{BATCH, BatchKeyBuffer, is_equal, s2v_batch};
-use crate::aead::{AeadKey, NONCE_LEN_MAX, TAG_LEN};
+use crate::aead::{AeadKey, NONCE_LEN_MAX};
 use crate::cookie::{COOKIE_NONCE_LEN, cookie_len};
-use crate::field::{
-    AuthenticatorParts, COOKIE, FieldWriter, PREFIX_LEN, UNIQUE_ID, authenticator_front,
-    authenticator_len, field_prefix, find_nts_fields,
-};
 use crate::{AeadAlgorithm, CookieKeys, SessionKeys};
 
 /// Largest number of cookies in a reply, and that a client stores: the eight that a client should
@@ -19,9 +20,8 @@ pub const COOKIES_MAX: usize = 8;
 /// Length of the longest reply to a request whose unique identifier has 32 bytes, in bytes; a
 /// longer identifier adds its extra length.
 pub const REPLY_LEN_MAX: usize = HEADER_LEN
-    + PREFIX_LEN
-    + 32
-    + authenticator_len(NONCE_LEN_MAX, COOKIES_MAX * (PREFIX_LEN + crate::COOKIE_LEN_MAX));
+    + field_len(32, FIELD_LEN_MIN)
+    + Authenticator::field_len(NONCE_LEN_MAX, ciphertext_len(COOKIES_MAX, crate::COOKIE_LEN_MAX));
 
 /// Value and offsets of the header fields that a kiss-o'-death sets itself (RFC 5905, figure 8).
 const LEAP_UNKNOWN: u8 = 3 << 6;
@@ -104,12 +104,17 @@ impl<'a> AuthenticRequest<'a> {
     #[must_use]
     pub fn reply_len(&self, cookies: usize) -> usize {
         let algorithm = self.session.algorithm();
-        let text_len = cookies * (PREFIX_LEN + cookie_len(algorithm));
+        let ciphertext_len = ciphertext_len(cookies, cookie_len(algorithm));
         HEADER_LEN
-            + PREFIX_LEN
-            + self.unique_id.len()
-            + authenticator_len(algorithm.nonce_len(), text_len)
+            + field_len(self.unique_id.len(), FIELD_LEN_MIN)
+            + Authenticator::field_len(algorithm.nonce_len(), ciphertext_len)
     }
+}
+
+/// Returns the length of a tag and the encrypted fields of cookies, in bytes. The lengths of these
+/// cookies are multiples of 4, so the fields need no padding.
+const fn ciphertext_len(cookies: usize, cookie_len: usize) -> usize {
+    TAG_LEN + cookies * field_len(cookie_len, ENCRYPTED_FIELD_LEN_MIN)
 }
 
 /// Fields of a request that is not authenticated yet.
@@ -117,8 +122,7 @@ struct SealedRequest<'a> {
     unique_id: &'a [u8],
     cookie: &'a [u8],
     placeholders: usize,
-    sealed: AuthenticatorParts<'a>,
-    covered: &'a [u8],
+    sealed: Authenticator<'a>,
 }
 
 impl SealedRequest<'_> {
@@ -128,18 +132,18 @@ impl SealedRequest<'_> {
     }
 
     fn has_valid_nonce(&self, algorithm: AeadAlgorithm) -> bool {
-        let AuthenticatorParts { nonce, nonce_space: nonce_room, .. } = self.sealed;
-        nonce_room >= algorithm.nonce_space_min() && algorithm.is_valid_nonce_len(nonce.len())
+        let Authenticator { nonce, nonce_space, .. } = self.sealed;
+        nonce_space >= algorithm.nonce_space_min() && algorithm.is_valid_nonce_len(nonce.len())
     }
 }
 
 fn parse_request(packet: &[u8]) -> Result<SealedRequest<'_>, NtsRefusal<'_>> {
-    let found = find_nts_fields(packet).map_err(|_| NtsRefusal::Malformed)?;
+    let found = NtsFields::parse(packet).map_err(|_| NtsRefusal::Malformed)?;
     let cookie = found.cookie.ok_or(NtsRefusal::NoCookie)?;
-    let (Some(unique_id), Some((sealed, covered))) = (found.unique_id, found.sealed) else {
+    let (Some(unique_id), Some(sealed)) = (found.unique_id, found.authenticator) else {
         return Err(NtsRefusal::Malformed);
     };
-    Ok(SealedRequest { unique_id, cookie, placeholders: found.placeholders, sealed, covered })
+    Ok(SealedRequest { unique_id, cookie, placeholders: found.placeholders, sealed })
 }
 
 /// Authenticates the request `packet` (header and trailer) with the keys from its cookie.
@@ -219,7 +223,7 @@ fn authenticate(
         let algorithm = session.algorithm();
         if let (AeadAlgorithm::AesSivCmac256, Some(tag)) = (algorithm, parts.bare_tag()) {
             batch_keys.set_mac_key(index, session.c2s());
-            covered[index] = [parts.covered, parts.sealed.nonce];
+            covered[index] = [parts.sealed.covered, parts.sealed.nonce];
             tags[index] = Some(tag);
         } else {
             are_genuine[index] = is_authentic(&AeadKey::new(algorithm, session.c2s()), parts);
@@ -242,9 +246,9 @@ fn authenticate(
 }
 
 fn is_authentic(key: &AeadKey, parts: &SealedRequest<'_>) -> bool {
-    let ciphertext = parts.sealed.ciphertext;
+    let Authenticator { covered, nonce, ciphertext, .. } = parts.sealed;
     if ciphertext.len() == TAG_LEN {
-        return key.open(parts.sealed.nonce, parts.covered, ciphertext, &mut []).is_some();
+        return key.open(nonce, covered, ciphertext, &mut []).is_some();
     }
     is_authentic_with_text(key, parts)
 }
@@ -254,7 +258,8 @@ fn is_authentic(key: &AeadKey, parts: &SealedRequest<'_>) -> bool {
 #[cold]
 fn is_authentic_with_text(key: &AeadKey, parts: &SealedRequest<'_>) -> bool {
     let mut text = [0; REQUEST_TEXT_MAX];
-    key.open(parts.sealed.nonce, parts.covered, parts.sealed.ciphertext, &mut text).is_some()
+    let Authenticator { covered, nonce, ciphertext, .. } = parts.sealed;
+    key.open(nonce, covered, ciphertext, &mut text).is_some()
 }
 
 /// Writes the sealed reply to the front of `out`: `header`, unique identifier, and an authenticator
@@ -340,28 +345,25 @@ fn write_unsealed(
     }
     let algorithm = opened.session.algorithm();
     let (nonce_len, cookie_len) = (algorithm.nonce_len(), cookie_len(algorithm));
-    let text_len = cookies * (PREFIX_LEN + cookie_len);
+    let ciphertext_len = ciphertext_len(cookies, cookie_len);
     let mut nonces = [0; NONCE_LEN_MAX + COOKIES_MAX * COOKIE_NONCE_LEN];
     random(nonces.get_mut(..NONCE_LEN_MAX + cookies * COOKIE_NONCE_LEN)?);
     let (nonce, cookie_nonces) = nonces.split_first_chunk()?;
 
-    let mut writer = FieldWriter::new(reply.out);
+    let mut writer = ExtensionFieldWriter::new(reply.out);
     writer.write_bytes(&reply.header)?;
-    writer.write_field(UNIQUE_ID, opened.unique_id)?;
-    let covered = writer.len();
-    let len = authenticator_len(nonce_len, text_len);
-    writer.write_bytes(&authenticator_front(nonce_len, text_len, len))?;
-    writer.write_bytes(&nonce[..nonce_len])?;
-    let start = writer.len();
-    let (_, sealed) = writer.reserve(text_len + TAG_LEN)?;
-    let text = &mut sealed[algorithm.text_offset()..][..text_len];
-    let fields = text.chunks_exact_mut(PREFIX_LEN + cookie_len);
-    for (field, nonce) in fields.zip(cookie_nonces.as_chunks().0) {
-        let (front, body) = field.split_at_mut(PREFIX_LEN);
-        front.copy_from_slice(&field_prefix(COOKIE, PREFIX_LEN + cookie_len));
+    writer.write_field(ExtensionFieldType::UNIQUE_IDENTIFIER, opened.unique_id, FIELD_LEN_MIN)?;
+    let (before, sealed) =
+        Authenticator::reserve(&mut writer, &nonce[..nonce_len], ciphertext_len)?;
+    let covered = before.len();
+    let mut fields = ExtensionFieldWriter::new(&mut sealed[algorithm.text_offset()..]);
+    for nonce in &cookie_nonces.as_chunks().0[..cookies] {
+        let field_type = ExtensionFieldType::COOKIE;
+        let (_, body) = fields.reserve_field(field_type, cookie_len, ENCRYPTED_FIELD_LEN_MIN)?;
         keys.write_unsealed(&opened.session, nonce, body);
     }
-    Some(SealOffsets { nonce: *nonce, cookies, covered, sealed: start..writer.len() })
+    let end = writer.written_len();
+    Some(SealOffsets { nonce: *nonce, cookies, covered, sealed: end - ciphertext_len..end })
 }
 
 impl SealOffsets {
@@ -373,7 +375,8 @@ impl SealOffsets {
     ) -> Option<&'c mut [u8]> {
         let algorithm = reply.request.session.algorithm();
         let text = reply.out.get_mut(self.sealed.clone())?.get_mut(algorithm.text_offset()..)?;
-        let fields = text.chunks_exact_mut(PREFIX_LEN + cookie_len(algorithm));
+        let len = field_len(cookie_len(algorithm), ENCRYPTED_FIELD_LEN_MIN);
+        let fields = text.chunks_exact_mut(len);
         Some(&mut fields.take(self.cookies).nth(number)?[PREFIX_LEN..])
     }
 }
@@ -431,9 +434,11 @@ pub fn write_nak(unique_id: &[u8], header: &[u8; HEADER_LEN], out: &mut [u8]) ->
     header[ROOT_DELAY_DISPERSION].fill(0);
     header[REFERENCE_ID].copy_from_slice(b"NTSN");
     header[REFERENCE_TIMESTAMP].fill(0);
-    let mut kiss = FieldWriter::new(out);
-    let written = kiss.write_bytes(&header).and_then(|()| kiss.write_field(UNIQUE_ID, unique_id));
-    written.map_or(0, |()| kiss.len())
+    let mut kiss = ExtensionFieldWriter::new(out);
+    let field_type = ExtensionFieldType::UNIQUE_IDENTIFIER;
+    kiss.write_bytes(&header)
+        .and_then(|()| kiss.write_field(field_type, unique_id, FIELD_LEN_MIN))
+        .map_or(0, |()| kiss.written_len())
 }
 
 #[cfg(test)]

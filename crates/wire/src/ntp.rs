@@ -1,11 +1,14 @@
 //! NTP packet header, versions 1 to 4 (RFC 5905, section 7.3; RFC 1305, appendix A; RFC 1059,
-//! appendix B). Extension fields and MACs after the header are not interpreted here.
+//! appendix B), and in modules the extension fields after it.
 
 use horolog_time::{NtpShort, NtpTimestamp};
 use zerocopy::byteorder::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ParseError;
+
+pub mod extension;
+pub mod nts;
 
 /// Length of the NTP header, in bytes.
 pub const HEADER_LEN: usize = 48;

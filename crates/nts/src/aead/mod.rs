@@ -6,12 +6,11 @@ mod schedule;
 pub(crate) mod siv;
 
 use aes_gcm_siv::{AeadInOut, AesGcmSiv, KeyInit, Nonce, Tag};
+use horolog_wire::ntp::nts::TAG_LEN;
 
 use schedule::WipingKeySchedule;
 use siv::SivKey;
 
-/// Length of an authentication tag, in bytes.
-pub(crate) const TAG_LEN: usize = 16;
 /// Length of the longest nonce generated here, of any algorithm, in bytes.
 pub(crate) const NONCE_LEN_MAX: usize = 16;
 /// Length of the longest key of any algorithm, in bytes.

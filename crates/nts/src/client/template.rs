@@ -2,10 +2,10 @@
 //! then copied, completed and sealed for each request without allocation.
 
 use horolog_wire::ntp::HEADER_LEN;
+use horolog_wire::ntp::extension::{ExtensionFieldWriter, FIELD_LEN_MIN, PREFIX_LEN, field_len};
 
-use super::{FieldWriter, UNIQUE_ID_LEN, request_len, write_authenticator, write_fields};
+use super::{UNIQUE_ID_LEN, request_len, write_authenticator, write_fields};
 use crate::aead::AeadKey;
-use crate::field::PREFIX_LEN;
 use crate::{AeadAlgorithm, SessionKeys};
 
 const UNIQUE_ID_OFFSET: usize = HEADER_LEN + PREFIX_LEN;
@@ -27,11 +27,11 @@ impl RequestTemplate {
     pub fn new(keys: &SessionKeys, cookie: &[u8], placeholders: usize) -> Self {
         let algorithm = keys.algorithm();
         let mut covered = vec![0; request_len(algorithm, cookie.len(), placeholders)];
-        let mut fields = FieldWriter::new(&mut covered);
+        let mut fields = ExtensionFieldWriter::new(&mut covered);
         let unknown = ([0; HEADER_LEN], [0; UNIQUE_ID_LEN]);
         let written = write_fields(&mut fields, &unknown.0, &unknown.1, cookie, placeholders);
         debug_assert!(written.is_some(), "`covered` is as long as the whole request");
-        let len = fields.len();
+        let len = fields.written_len();
         covered.truncate(len);
         let key = AeadKey::new(algorithm, keys.c2s());
         Self { algorithm, key, cookie_len: cookie.len(), covered: covered.into() }
@@ -63,9 +63,9 @@ impl RequestTemplate {
         placeholders: usize,
         out: &mut [u8],
     ) -> usize {
-        let field_len = PREFIX_LEN + self.cookie_len.next_multiple_of(4);
-        let len = COOKIE_OFFSET - PREFIX_LEN + (1 + placeholders) * field_len;
-        let mut request = FieldWriter::new(out);
+        let cookies_len = (1 + placeholders) * field_len(self.cookie_len, FIELD_LEN_MIN);
+        let len = COOKIE_OFFSET - PREFIX_LEN + cookies_len;
+        let mut request = ExtensionFieldWriter::new(out);
         let (Some(template), Some((_, covered))) = (self.covered.get(..len), request.reserve(len))
         else {
             return 0;

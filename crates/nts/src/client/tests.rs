@@ -109,7 +109,7 @@ fn invalid_replies_are_distinguished() {
     assert_eq!(session.open_reply(&[], &ID), Err(ReplyError::Malformed));
     let mut kiss = [0; 200];
     let kiss_len = write_nak(&ID, &HEADER, &mut kiss);
-    assert_eq!(kiss_len, HEADER_LEN + PREFIX_LEN + UNIQUE_ID_LEN);
+    assert_eq!(kiss_len, HEADER_LEN + field_len(UNIQUE_ID_LEN, FIELD_LEN_MIN));
     assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::CookieRefused));
     kiss[12..16].copy_from_slice(b"RATE");
     assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyError::KissOfDeath));

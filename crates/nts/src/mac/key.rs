@@ -16,7 +16,7 @@ use crate::aead::cmac::CmacKey;
 pub(super) const DIGEST_LEN_MAX: usize = 64;
 /// Length to which longer digests are truncated in packets of NTP version 4, in bytes: RFC 7822,
 /// section 3, limits a MAC to 24 bytes, including the key identifier.
-const DIGEST_LEN_TRUNCATED: usize = 20;
+pub const DIGEST_LEN_TRUNCATED: usize = 20;
 /// Largest accepted length of a key, in bytes.
 const KEY_LEN_MAX: usize = 2048;
 

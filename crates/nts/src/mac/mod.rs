@@ -6,14 +6,13 @@ mod file;
 mod key;
 
 pub use file::{KeyFile, KeyFileLineError, UnusedKeyFileLines};
-pub use key::{KeyError, MacAlgorithm, SymmetricKey};
+pub use key::{DIGEST_LEN_TRUNCATED, KeyError, MacAlgorithm, SymmetricKey};
 
 use core::fmt;
 
 use horolog_wire::ntp::HEADER_LEN;
+use horolog_wire::ntp::extension::find_mac;
 use thiserror::Error;
-
-use crate::trailer::mac_offset;
 
 /// Length of a key identifier, in bytes.
 pub const KEY_ID_LEN: usize = 4;
@@ -89,9 +88,8 @@ impl KeyTable {
     /// Verifies the MAC at the end of `packet`, which covers the header and the extension fields
     /// before the MAC.
     pub fn verify(&self, packet: &[u8]) -> Result<AuthenticMac<'_>, MacRefusal> {
-        let rest = packet.get(HEADER_LEN..).ok_or(MacRefusal::NoMac)?;
-        let at = HEADER_LEN + mac_offset(rest).ok_or(MacRefusal::NoMac)?;
-        let (covered, mac) = packet.split_at(at);
+        let mac = packet.get(HEADER_LEN..).and_then(find_mac).ok_or(MacRefusal::NoMac)?;
+        let covered = &packet[..packet.len() - mac.len()];
         let (id, digest) = mac.split_first_chunk::<KEY_ID_LEN>().ok_or(MacRefusal::NoMac)?;
         let id = u32::from_be_bytes(*id);
         let key = self.get(id).ok_or(MacRefusal::UnknownKey(id))?;

@@ -6,7 +6,6 @@ use horolog_time::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::field::PLACEHOLDER;
 use crate::{AeadAlgorithm, CookieMasterSecret, UNIQUE_ID_LEN, request_len, seal_request};
 
 const HEADER: [u8; HEADER_LEN] = [0x23; HEADER_LEN];
@@ -115,8 +114,14 @@ fn a_kiss_is_shorter_than_any_request_and_carries_no_clock_data() {
 }
 
 /// A field of zeros.
-fn field(kind: u16, body_len: usize) -> Vec<u8> {
-    [&field_prefix(kind, PREFIX_LEN + body_len)[..], &vec![0; body_len]].concat()
+fn field(field_type: ExtensionFieldType, value_len: usize) -> Vec<u8> {
+    field_of(field_type, &vec![0; value_len])
+}
+
+/// A field as it is, whether its length is valid or not.
+fn field_of(field_type: ExtensionFieldType, value: &[u8]) -> Vec<u8> {
+    let prefix = [field_type.0, (PREFIX_LEN + value.len()) as u16].map(u16::to_be_bytes);
+    [&prefix.concat()[..], value].concat()
 }
 
 /// A request made by hand: fields before the authenticator, its nonce, and additional padding.
@@ -124,41 +129,41 @@ fn by_hand(session: &SessionKeys, fields: &[&[u8]], nonce: &[u8], padding: usize
     let covered = [&HEADER[..], &fields.concat()].concat();
     let mut tag = [0; TAG_LEN];
     AeadKey::new(session.algorithm(), session.c2s()).seal(nonce, &covered, &mut tag).unwrap();
-    let len = authenticator_len(nonce.len(), 0) + padding;
-    let front = authenticator_front(nonce.len(), 0, len);
     let nonce_padding = vec![0; nonce.len().next_multiple_of(4) - nonce.len()];
-    [&covered[..], &front, nonce, &nonce_padding, &tag, &vec![0; padding]].concat()
+    let lengths = [nonce.len() as u16, TAG_LEN as u16].map(u16::to_be_bytes).concat();
+    let value = [&lengths[..], nonce, &nonce_padding, &tag, &vec![0; padding]].concat();
+    [covered, field_of(ExtensionFieldType::AUTHENTICATOR, &value)].concat()
 }
 
 #[test]
 fn fields_follow_rfc_8915() {
     let keys = cookie_keys();
     let session = session(AeadAlgorithm::AesSivCmac256);
-    let cookie = cookie(&keys, &session);
-    let cookie = [&field_prefix(COOKIE, PREFIX_LEN + cookie.len())[..], &cookie].concat();
-    let id = [&field_prefix(UNIQUE_ID, PREFIX_LEN + 32)[..], &ID].concat();
+    let cookie = field_of(ExtensionFieldType::COOKIE, &cookie(&keys, &session));
+    let id = field_of(ExtensionFieldType::UNIQUE_IDENTIFIER, &ID);
     let open = |fields: &[&[u8]], nonce: &[u8], padding| {
         let packet = by_hand(&session, fields, nonce, padding);
         open_request(&keys, &packet).map(|opened| opened.cookies_wanted).map_err(|refusal| {
             assert_eq!(refusal, NtsRefusal::Malformed);
         })
     };
-    let unknown = field(0x7abc, 12);
+    let unknown = field(ExtensionFieldType(0x7abc), 12);
     assert_eq!(open(&[&id, &cookie], &[1; 16], 0), Ok(1));
     assert_eq!(open(&[&cookie, &unknown, &id], &[1; 16], 0), Ok(1), "any order, unknown fields");
     assert_eq!(open(&[&id, &id, &cookie], &[1; 16], 0), Err(()), "two identifiers");
     assert_eq!(open(&[&id, &cookie, &cookie], &[1; 16], 0), Err(()), "two cookies");
     assert_eq!(open(&[&cookie], &[1; 16], 0), Err(()), "no identifier");
-    assert_eq!(open(&[&field(UNIQUE_ID, 28), &cookie], &[1; 16], 0), Err(()), "a short one");
+    let short = field(ExtensionFieldType::UNIQUE_IDENTIFIER, 28);
+    assert_eq!(open(&[&short, &cookie], &[1; 16], 0), Err(()), "a short one");
     // Section 5.6: a nonce of fewer than 16 bytes takes additional padding.
     assert_eq!(open(&[&id, &cookie], &[1; 7], 0), Err(()));
     assert_eq!(open(&[&id, &cookie], &[1; 7], 4), Err(()));
     assert_eq!(open(&[&id, &cookie], &[1; 7], 8), Ok(1));
     assert_eq!(open(&[&id, &cookie], &[1; 40], 0), Ok(1), "a long nonce");
     // Placeholders that are too short for a cookie lead to no longer reply.
-    let short = field(PLACEHOLDER, 12);
+    let short = field(ExtensionFieldType::COOKIE_PLACEHOLDER, 12);
     assert_eq!(open(&[&id, &cookie, &short, &short], &[1; 16], 0), Ok(1));
-    let long = field(PLACEHOLDER, 250);
+    let long = field(ExtensionFieldType::COOKIE_PLACEHOLDER, 250);
     assert_eq!(open(&[&id, &cookie, &long], &[1; 16], 0), Err(()), "no multiple of 4");
 }
 
@@ -167,7 +172,7 @@ fn what_follows_the_authenticator_is_ignored() {
     let keys = cookie_keys();
     let session = session(AeadAlgorithm::AesSivCmac256);
     let mut packet = request(&keys, &session, 0);
-    packet.extend_from_slice(&field(PLACEHOLDER, 100));
+    packet.extend_from_slice(&field(ExtensionFieldType::COOKIE_PLACEHOLDER, 100));
     packet.extend_from_slice(&[0xff; 5]);
     assert_eq!(open_request(&keys, &packet).unwrap().cookies_wanted, 1);
 }
@@ -192,16 +197,17 @@ fn encrypted_fields_of_a_request_are_verified_and_pass() {
     for algorithm in AeadAlgorithm::ALL {
         let session = session(algorithm);
         let plain = request(&keys, &session, 0);
-        let covered = plain.len() - authenticator_len(algorithm.nonce_len(), 0);
+        let covered = plain.len() - Authenticator::field_len(algorithm.nonce_len(), TAG_LEN);
         for text_len in [16, REQUEST_TEXT_MAX, REQUEST_TEXT_MAX + 16] {
             let nonce = &[4; 16][..algorithm.nonce_len()];
             let mut sealed = vec![0; text_len + TAG_LEN];
             AeadKey::new(algorithm, session.c2s())
                 .seal(nonce, &plain[..covered], &mut sealed)
                 .unwrap();
-            let len = authenticator_len(nonce.len(), text_len);
-            let front = authenticator_front(nonce.len(), text_len, len);
-            let mut packet = [&plain[..covered], &front, nonce, &sealed].concat();
+            let lengths = [nonce.len() as u16, sealed.len() as u16].map(u16::to_be_bytes);
+            let value = [&lengths.concat()[..], nonce, &sealed].concat();
+            let field = field_of(ExtensionFieldType::AUTHENTICATOR, &value);
+            let mut packet = [&plain[..covered], &field].concat();
             assert_eq!(open_request(&keys, &packet).is_ok(), text_len <= REQUEST_TEXT_MAX);
             *packet.last_mut().unwrap() ^= 1;
             assert!(open_request(&keys, &packet).is_err());

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use horolog_nts::mac::{AuthenticMac, KeyTable};
 use horolog_nts::{
-    AuthenticRequest, BATCH, BatchKeyBuffer, CookieKeys, NonceStream, TrailerKind, UnsealedReply,
-    classify_trailer, open_requests, seal_replies, write_nak,
+    AuthenticRequest, BATCH, BatchKeyBuffer, CookieKeys, NonceStream, UnsealedReply, open_requests,
+    seal_replies, write_nak,
 };
+use horolog_wire::ntp::extension::{TrailerKind, classify_trailer};
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
 use crate::reply::decide::IgnoreReason;
@@ -80,8 +81,8 @@ impl BatchSecrets {
             requests.iter().zip(&mut credentials).zip(&mut sealed)
         {
             let Some(request) = *request else { continue };
-            let rest = &request[HEADER_LEN.min(request.len())..];
-            *credential = match (classify_trailer(rest), &self.keys, &self.cookies) {
+            let trailer = &request[HEADER_LEN.min(request.len())..];
+            *credential = match (classify_trailer(trailer), &self.keys, &self.cookies) {
                 (TrailerKind::Mac, Some(keys), _) => Some(
                     keys.verify(request)
                         .map(RequestAuthentication::Mac)
