@@ -4,9 +4,12 @@
 use std::sync::Arc;
 
 use horolog_nts::ReplyError;
-use horolog_nts::mac::{KEY_ID_LEN, SymmetricKey};
+use horolog_nts::mac::{DIGEST_LEN_TRUNCATED, KEY_ID_LEN, SymmetricKey};
 use horolog_record::InvalidReplyReason;
 use horolog_wire::ntp::HEADER_LEN;
+use horolog_wire::ntp::extension::{
+    ExtensionFieldWriter, ExtensionFields, FIELD_LEN_MIN, LAST_FIELD_LEN_MIN, field_len,
+};
 
 use crate::nts::{LaneSessions, NtsReplyError};
 use crate::request::{self, RequestTimestamps};
@@ -14,17 +17,14 @@ use crate::verify::PAYLOAD_LEN;
 
 mod extension_field;
 
-pub use extension_field::{ExtensionField, ExtensionFieldError};
+pub use extension_field::{ExtensionFieldError, RequestExtensionField};
 pub use horolog_nts::mac::{KeyFile, KeyTable};
-
-/// Longest digest after a packet of version 4, in bytes (RFC 7822, section 3).
-const DIGEST_LEN_V4: usize = 20;
 
 /// Options of the trailer: extension fields and MAC of every request.
 #[derive(Clone, Default, Debug)]
 pub struct TrailerOptions {
     /// Extension fields, in this order (RFC 7822).
-    pub fields: Vec<ExtensionField>,
+    pub fields: Vec<RequestExtensionField>,
     /// Key table and ID of the key for the MAC (RFC 5905, section 7.3); `None` for no MAC.
     pub mac: Option<(Arc<KeyTable>, u32)>,
 }
@@ -153,9 +153,14 @@ impl TrailerTemplate {
     /// Creates the template of a lane whose requests have this version.
     pub(crate) fn new(options: &TrailerOptions, version: u8) -> Self {
         let mut request = request::ntp_payload(version, RequestTimestamps::default()).to_vec();
-        let last = options.fields.len().checked_sub(1);
         for (index, field) in options.fields.iter().enumerate() {
-            field.write(Some(index) == last && options.mac.is_none(), &mut request);
+            let is_last = index + 1 == options.fields.len() && options.mac.is_none();
+            let len_min = if is_last { LAST_FIELD_LEN_MIN } else { FIELD_LEN_MIN };
+            let at = request.len();
+            request.resize(at + field_len(field.body.len(), len_min), 0);
+            let mut writer = ExtensionFieldWriter::new(&mut request[at..]);
+            let written = writer.write_field(field.field_type, &field.body, len_min);
+            debug_assert!(written.is_some(), "a body has at most 1,024 bytes");
         }
         let mac_offset = request.len();
         let digest_len = options.key().map_or(0, |key| digest_len(key, version));
@@ -179,12 +184,9 @@ impl TrailerTemplate {
             return Err(InvalidReplyReason::Length);
         }
         let Some((keys, id)) = &self.keys else {
-            let rest = reply.get(HEADER_LEN..).unwrap_or_default();
-            return if extension_field::is_field_sequence(rest) {
-                Ok(())
-            } else {
-                Err(InvalidReplyReason::Length)
-            };
+            let trailer = reply.get(HEADER_LEN..).unwrap_or_default();
+            let has_only_fields = ExtensionFields::of_trailer(trailer).all(|field| field.is_ok());
+            return if has_only_fields { Ok(()) } else { Err(InvalidReplyReason::Length) };
         };
         match keys.verify(reply) {
             Ok(authentic) if authentic.key.id() == *id => Ok(()),
@@ -201,7 +203,7 @@ impl std::fmt::Debug for TrailerTemplate {
 
 fn digest_len(key: &SymmetricKey, version: u8) -> usize {
     let whole = key.algorithm().digest_len();
-    if version == 4 { whole.min(DIGEST_LEN_V4) } else { whole }
+    if version == 4 { whole.min(DIGEST_LEN_TRUNCATED) } else { whole }
 }
 
 #[cfg(test)]

@@ -38,6 +38,19 @@ fn a_request_has_the_configured_trailer() {
     }
 }
 
+/// The last field is longer if no MAC follows it.
+#[test]
+fn fields_are_padded_to_what_is_allowed() {
+    let timestamps = RequestTimestamps::basic(1);
+    let mut both = tail(&["1:ff", "0x2005"], None, 4);
+    let trailer = &both.build_request(0, timestamps, None)[HEADER_LEN..];
+    let (first, last) = trailer.split_at(16);
+    assert_eq!(first, [&[0, 1, 0, 16, 0xff_u8][..], &[0; 11]].concat());
+    assert_eq!(last, [&[0x20, 5, 0, 28_u8][..], &[0; 24]].concat());
+    let mut with_mac = tail(&["1:ff"], Some(1), 4);
+    assert_eq!(&with_mac.build_request(0, timestamps, None)[HEADER_LEN..][..16], first);
+}
+
 #[test]
 fn a_reply_has_a_mac_of_the_same_key() {
     let mut tail = tail(&[], Some(2), 4);

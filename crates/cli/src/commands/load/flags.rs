@@ -15,7 +15,7 @@ use horolog_load::compliant_clients::CompliantClientOptions;
 use horolog_load::limit::{LoadMetricLimit, MetricPrerequisite};
 use horolog_load::offset::ServerOffsetOptions;
 use horolog_load::remote_counters::RemoteCounterOptions;
-use horolog_load::trailer::{ExtensionField, KeyFile, KeyTable, TrailerOptions};
+use horolog_load::trailer::{KeyFile, KeyTable, RequestExtensionField, TrailerOptions};
 use horolog_record::{CapacitySearchGoal, Finding, LimitResult};
 use horolog_sys::private_file;
 use horolog_time::Span;
@@ -244,7 +244,7 @@ pub(crate) struct TrailerArgs {
     /// Append an extension field (RFC 7822) to the header (in 'load mix', of ntp-mac requests): its
     /// type, and its body in hexadecimal digits, padded to a valid length. Repeatable.
     #[arg(long, value_name = "TYPE[:BODY]")]
-    extension: Vec<ExtensionField>,
+    extension: Vec<RequestExtensionField>,
 }
 
 impl TrailerArgs {
