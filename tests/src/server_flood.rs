@@ -8,6 +8,8 @@ use anyhow::{Context, Result, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketSocketDevice, PacketSocketOptions};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
+use horolog_wire::ntp::extension::{ExtensionFieldType, ExtensionFieldWriter, FIELD_LEN_MIN};
+use horolog_wire::ntp::nts::{Authenticator, TAG_LEN};
 
 use crate::chronyd::ChronydClient;
 use crate::client;
@@ -139,18 +141,21 @@ fn nts_ke_exchanges_leave_room_for_nts(engine: Engine) -> Result<()> {
 }
 
 /// Returns a request with the extension fields of NTS (RFC 8915, section 5) and random contents.
-fn forged_request() -> Vec<u8> {
-    const FIELDS: [(u16, u16); 3] = [(0x0104, 36), (0x0204, 104), (0x0404, 40)];
+fn forged_request() -> Option<Vec<u8>> {
+    const FIELDS: [(ExtensionFieldType, usize); 2] =
+        [(ExtensionFieldType::UNIQUE_IDENTIFIER, 32), (ExtensionFieldType::COOKIE, 100)];
     let mut random = Random::new(SEED);
-    let mut request = client::request(4, client::now()).to_vec();
-    for (kind, length) in FIELDS {
-        request.extend([kind.to_be_bytes(), length.to_be_bytes()].concat());
-        request.extend(random.bytes(usize::from(length) - 4));
+    let mut request = vec![0; 512];
+    let mut writer = ExtensionFieldWriter::new(&mut request);
+    writer.write_bytes(&client::request(4, client::now()))?;
+    for (field_type, length) in FIELDS {
+        writer.write_field(field_type, &random.bytes(length), FIELD_LEN_MIN)?;
     }
-    // The authenticator begins with the lengths of its nonce and of its ciphertext.
-    let lengths = request.len() - 36;
-    request[lengths..][..4].copy_from_slice(&[0, 16, 0, 16]);
-    request
+    let (_, tag) = Authenticator::reserve(&mut writer, &random.bytes(16), TAG_LEN)?;
+    tag.copy_from_slice(&random.bytes(TAG_LEN));
+    let length = writer.written_len();
+    request.truncate(length);
+    Some(request)
 }
 
 /// Sends forged requests as fast as the host makes them, each from a random address.
@@ -163,7 +168,7 @@ fn send_forged_requests(nts: &NtsTestbed) -> Result<()> {
     };
     let mut device =
         host.run(|| PacketSocketDevice::open(&host.first_interface().name, &options))??;
-    let payload = forged_request();
+    let payload = forged_request().context("the request does not fit")?;
     let mut random = Random::new(SEED);
     let mut batch = Batch::new(BATCH, 512);
     let started = Instant::now();

@@ -18,6 +18,7 @@ use horolog_record::{InvalidReplyReason, LoadEngineKind};
 use horolog_sys::clock::ClockRealtime;
 use horolog_time::Clock;
 use horolog_wire::ntp::HEADER_LEN;
+use horolog_wire::ntp::extension::{FIELD_LEN_MIN, PREFIX_LEN, field_len};
 
 use super::{ExpectedFinding, check_result, reply_to};
 use crate::ROOT;
@@ -71,13 +72,12 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
         let mut other = making.opened.unique_id.to_vec();
         other[0] ^= 1;
         let mut reply = making.sealed_reply();
-        // After the header and the 4-byte header of the field.
-        reply[HEADER_LEN + 4..HEADER_LEN + 4 + other.len()].copy_from_slice(&other);
+        reply[HEADER_LEN + PREFIX_LEN..][..other.len()].copy_from_slice(&other);
         vec![reply]
     }),
     ("no extension fields", NTS, |making| vec![making.header.to_vec()]),
     ("no authenticator", NTS, |making| {
-        let length = HEADER_LEN + 4 + making.opened.unique_id.len();
+        let length = HEADER_LEN + field_len(making.opened.unique_id.len(), FIELD_LEN_MIN);
         making.changed_reply(|reply| reply.truncate(length))
     }),
     ("truncated", NTS, |making| making.changed_reply(|reply| reply.truncate(reply.len() - 4))),
