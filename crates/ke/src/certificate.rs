@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -44,7 +45,9 @@ impl CertificateKeyPair {
         if validity.not_after < now {
             return Err(NtsKeError::Expired {
                 path: certificate.to_owned(),
-                since: humantime::format_rfc3339_seconds(validity.not_after).to_string(),
+                since: Timestamp::try_from(validity.not_after)
+                    .unwrap_or(Timestamp::MAX)
+                    .to_string(),
             });
         }
         let secret = PrivateKeyDer::from_pem_reader(open_file("key", key)?)

@@ -3,13 +3,15 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::civil::{Date, DateTime, Time};
+
 const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 /// Explicitly tagged field 0: the version.
 const VERSION: u8 = 0xa0;
-const S_PER_DAY: i64 = 86_400;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// Validity period of a certificate, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,56 +66,41 @@ fn read_time(bytes: &[u8]) -> Option<(SystemTime, &[u8])> {
     if let Some((text, rest)) = read_element(bytes, UTC_TIME) {
         let [year, month_to_second @ ..] = parse_two_digits::<6>(text)?;
         // Two digits represent 1950 to 2049.
-        let year = if year < 50 { 2000 + year } else { 1900 + year };
+        let year = i16::from(year) + if year < 50 { 2000 } else { 1900 };
         return Some((to_system_time(year, month_to_second)?, rest));
     }
     let (text, rest) = read_element(bytes, GENERALIZED_TIME)?;
     let [century, year, month_to_second @ ..] = parse_two_digits::<7>(text)?;
-    Some((to_system_time(century * 100 + year, month_to_second)?, rest))
+    let year = i16::from(century) * 100 + i16::from(year);
+    Some((to_system_time(year, month_to_second)?, rest))
 }
 
 /// Parses a time of `N` two-digit numbers and a final `Z`.
-fn parse_two_digits<const N: usize>(text: &[u8]) -> Option<[i64; N]> {
+fn parse_two_digits<const N: usize>(text: &[u8]) -> Option<[i8; N]> {
     let (pairs, end) = text.as_chunks::<2>();
     let pairs: &[[u8; 2]; N] = pairs.try_into().ok()?;
     let digits = pairs.as_flattened().iter().all(u8::is_ascii_digit);
-    let number = |[ten, one]: [u8; 2]| i64::from(ten - b'0') * 10 + i64::from(one - b'0');
+    let number = |[ten, one]: [u8; 2]| ((ten - b'0') * 10 + (one - b'0')).cast_signed();
     (digits && end == b"Z").then(|| pairs.map(number))
 }
 
-fn to_system_time(year: i64, [month, day, hour, minute, second]: [i64; 5]) -> Option<SystemTime> {
-    let is_valid = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !is_valid {
-        return None;
-    }
+fn to_system_time(year: i16, [month, day, hour, minute, second]: [i8; 5]) -> Option<SystemTime> {
+    // A leap second counts as the second after it.
+    let is_leap_second = second == 60;
+    let second = if is_leap_second { 59 } else { second };
+    let date = Date::new(year, month, day).ok()?;
+    let time = Time::new(hour, minute, second, 0).ok()?;
     let seconds =
-        days_since_epoch(year, month, day) * S_PER_DAY + hour * 3600 + minute * 60 + second;
+        date.to_datetime(time).duration_since(EPOCH).as_secs() + i64::from(is_leap_second);
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-}
-
-/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar. Years are
-/// counted from March, so that a leap day is the last day of its year.
-fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // From March on, the months have 31, 30, 31, 30, 31 days, repeatedly.
-    let before_month = (153 * month + 2) / 5;
-    // 0000-03-01, the first day of this count, is 719,468 days before 1970-01-01; one day more,
-    // since `day` counts from 1.
-    year * 365 + leap_days + before_month + day - 719_469
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn at(text: &str) -> SystemTime {
-        humantime::parse_rfc3339(text).unwrap()
+        text.parse::<jiff::Timestamp>().unwrap().into()
     }
 
     fn utc(text: &str) -> Vec<u8> {
@@ -145,18 +132,16 @@ mod tests {
         assert_eq!(read_time(&general).unwrap().0, at("2050-01-01T00:00:00Z"));
         // 50 is 1950, before the epoch.
         assert_eq!(read_time(&utc("500101000000Z")).unwrap().0, UNIX_EPOCH);
-        for wrong in ["261322012251Z", "2611220122511", "26112201225Z", "2611220122+1Z"] {
+        // The end of a certificate that does not expire (RFC 5280, section 4.1.2.5).
+        let last = [&[GENERALIZED_TIME, 15], &b"99991231235959Z"[..]].concat();
+        let end = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+        assert_eq!(read_time(&last).unwrap().0, end);
+        let leap_second = read_time(&utc("161231235960Z")).unwrap().0;
+        assert_eq!(leap_second, at("2017-01-01T00:00:00Z"));
+        for wrong in
+            ["260230012251Z", "261322012251Z", "2611220122511", "26112201225Z", "2611220122+1Z"]
+        {
             assert_eq!(read_time(&utc(wrong)), None, "{wrong}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn dates_as_another_library_counts_them(day in 0u64..100_000) {
-            let time = UNIX_EPOCH + Duration::from_secs(day * 86_400);
-            let text = humantime::format_rfc3339_seconds(time).to_string();
-            let number = |from: usize, to: usize| text[from..to].parse().unwrap();
-            prop_assert_eq!(days_since_epoch(number(0, 4), number(5, 7), number(8, 10)), day as i64);
         }
     }
 }

@@ -2,8 +2,8 @@
 //! absent, never guessed.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Host of a measurement: kernel, CPU and clocksource.
@@ -63,15 +63,15 @@ fn cpuinfo_field(cpuinfo: &str, name: &str) -> Option<String> {
 /// Returns the current UTC time of this host in RFC 3339 format with milliseconds.
 #[must_use]
 pub fn rfc3339_now() -> String {
-    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
+    format!("{:.3}", Timestamp::now())
 }
 
-/// Parses an RFC 3339 time in UTC into microseconds since 1970; `None` if the text has another
-/// format or the time is before 1970.
+/// Parses an RFC 3339 time into microseconds since 1970; `None` if the text has another format or
+/// the time is before 1970.
 #[must_use]
 pub fn rfc3339_micros(text: &str) -> Option<i64> {
-    let instant = humantime::parse_rfc3339(text).ok()?;
-    instant.duration_since(UNIX_EPOCH).ok()?.as_micros().try_into().ok()
+    let instant = text.parse::<Timestamp>().ok()?;
+    Some(instant.as_microsecond()).filter(|micros| *micros >= 0)
 }
 
 #[cfg(test)]

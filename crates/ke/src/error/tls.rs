@@ -1,9 +1,7 @@
 //! Descriptions of TLS failures, with advice: invalid certificates, alerts from the server, and
 //! servers that do not support TLS 1.3.
 
-use std::time::{Duration, UNIX_EPOCH};
-
-use humantime::format_rfc3339_seconds;
+use jiff::Timestamp;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
@@ -123,9 +121,9 @@ fn name_value(shown: &str) -> &str {
 }
 
 fn rfc3339(time: UnixTime) -> String {
-    // Times after the year 9999 cannot be formatted.
-    let seconds = time.as_secs().min(253_402_300_799);
-    format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
+    // The last instant that can be formatted is two days before the end of the year 9999.
+    let instant = i64::try_from(time.as_secs()).map(Timestamp::from_second);
+    format!("{:.0}", instant.ok().and_then(Result::ok).unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]

@@ -55,8 +55,8 @@ fn rmc(ahead_s: i64) -> String {
 
 fn named(form: &str, ahead_s: i64) -> String {
     let (seconds, _) = readings().realtime().to_timespec();
-    let time = chrono::DateTime::from_timestamp(seconds + ahead_s, 0).unwrap();
-    sentence(&time.format(form).to_string())
+    let time = jiff::Timestamp::from_second(seconds + ahead_s).unwrap();
+    sentence(&time.strftime(form).to_string())
 }
 
 /// Polls until it says something else than that nothing has come.

@@ -1,63 +1,34 @@
 //! Gregorian dates of UTC instants: formatted (`2016-12-31`), and made from year, month and day.
 
 use core::fmt;
-use core::ops::RangeInclusive;
 
-use super::NS_PER_DAY;
+use jiff::civil;
+use jiff::tz::Offset;
+
 use crate::{Timestamp, Utc};
 
 /// Day of a UTC instant in the Gregorian calendar, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Date(pub Timestamp<Utc>);
 
-/// Years of which every day can be represented as a [`Timestamp`].
-const YEARS: RangeInclusive<i64> = 1678..=2261;
-
-const fn is_leap_year(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-const fn days_in(year: i64, month: usize) -> i64 {
-    const DAYS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    DAYS[month] + if month == 1 && is_leap_year(year) { 1 } else { 0 }
-}
-
 impl Date {
     /// Returns midnight at the start of this day of the Gregorian calendar, with months and days
     /// from 1. `None` if there is no such day, or if it is out of range.
     #[must_use]
-    pub fn from_calendar(year: i64, month: usize, day: i64) -> Option<Self> {
-        let is_day = (1..=12).contains(&month)
-            && YEARS.contains(&year)
-            && (1..=days_in(year, month - 1)).contains(&day);
-        if !is_day {
-            return None;
-        }
-        let leap_days = |year: i64| year / 4 - year / 100 + year / 400;
-        let before: i64 = (0..month - 1).map(|month| days_in(year, month)).sum();
-        let days = 365 * (year - 1970) + leap_days(year - 1) - leap_days(1969) + before + day - 1;
-        Some(Self(Timestamp::from_ns(days * NS_PER_DAY)))
+    pub fn from_calendar(year: i64, month: i64, day: i64) -> Option<Self> {
+        let (month, day) = (month.try_into().ok()?, day.try_into().ok()?);
+        let date = civil::Date::new(year.try_into().ok()?, month, day).ok()?;
+        let midnight = Offset::UTC.to_timestamp(date.at(0, 0, 0, 0)).ok()?;
+        let ns = midnight.as_nanosecond().try_into().ok()?;
+        Some(Self(Timestamp::from_ns(ns)))
     }
 }
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A timestamp is in the years 1677 to 2262, so counting years takes at most 300 iterations.
-        let (mut day, mut year) = (self.0.as_ns().div_euclid(NS_PER_DAY), 1970);
-        while day < 0 {
-            year -= 1;
-            day += if is_leap_year(year) { 366 } else { 365 };
-        }
-        while day >= if is_leap_year(year) { 366 } else { 365 } {
-            day -= if is_leap_year(year) { 366 } else { 365 };
-            year += 1;
-        }
-        let mut month = 0;
-        while day >= days_in(year, month) {
-            day -= days_in(year, month);
-            month += 1;
-        }
-        write!(f, "{year}-{:02}-{:02}", month + 1, day + 1)
+        let instant = jiff::Timestamp::from_nanosecond(self.0.as_ns().into());
+        let date = Offset::UTC.to_datetime(instant.map_err(|_| fmt::Error)?).date();
+        write!(f, "{date}")
     }
 }
 
@@ -90,8 +61,10 @@ mod tests {
             ((2026, 13, 1), None),
             ((2026, 4, 31), None),
             ((2026, 1, 0), None),
+            ((1677, 9, 21), None),
+            ((2262, 4, 12), None),
             ((i64::MAX, 1, 1), None),
-            ((i64::MIN, usize::MAX, i64::MAX), None),
+            ((i64::MIN, i64::MAX, i64::MAX), None),
         ] {
             let (year, month, day) = date;
             let instant = Date::from_calendar(year, month, day);
