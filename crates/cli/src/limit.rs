@@ -119,11 +119,11 @@ fn example_expression(name: &str, unit: LimitUnit) -> String {
 fn parse_bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
     match unit {
         LimitUnit::Ratio => values::ratio(text),
-        // `values::duration` would read a bare number as seconds, which is hardly intended.
+        // `values::ns` would read a bare number as seconds, which is hardly intended.
         LimitUnit::Ns if text.parse().is_ok_and(|number: f64| number > 0.0) => {
             Err(format!("give the unit of {text}: ns, us, ms or s"))
         }
-        LimitUnit::Ns => values::duration(text).map(|time| time.as_secs_f64() * 1e9),
+        LimitUnit::Ns => values::ns(text),
         LimitUnit::Factor => {
             let factor =
                 text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor > 0.0);

@@ -5,36 +5,17 @@ mod list;
 
 use std::net::SocketAddr;
 
-pub(crate) use horolog_time::text::{count, duration, positive_duration, rate, rates, size};
+pub(crate) use horolog_time::text::{
+    count, duration, ns, positive_duration, positive_span, rate, rates, signed_span, size, span,
+};
 pub(crate) use list::{numbers, sizes};
 
 use horolog_sys::zone::{self, AddressError};
-use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::LeapIndicator;
 
 /// Parses an IP address with a port; an IPv6 address may have a zone, such as `[fe80::1%eth0]:123`.
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, AddressError> {
     zone::socket_address(text)
-}
-
-/// Parses a non-negative time in the notation of [`duration`] to a span in ns.
-pub(crate) fn span(text: &str) -> Result<Span, String> {
-    let ns = i64::try_from(duration(text)?.as_nanos());
-    ns.map(Span::from_ns)
-        .map_err(|_| format!("longer than {} years", i64::MAX / NS_PER_S / 31_557_600))
-}
-
-/// Parses a time above 0 in the notation of [`duration`].
-pub(crate) fn positive_span(text: &str) -> Result<Span, String> {
-    positive_duration(text).and_then(|_| span(text))
-}
-
-/// Parses a time in the notation of [`duration`] with an optional sign.
-pub(crate) fn signed_span(text: &str) -> Result<Span, String> {
-    match text.strip_prefix('-') {
-        None => span(text.strip_prefix('+').unwrap_or(text)),
-        Some(magnitude) => span(magnitude).map(|span| Span::from_ns(-span.as_ns())),
-    }
 }
 
 /// Parses a ratio from 0 to below 1, as a number or in percent: `0.0001`, `0.01%`.
@@ -100,16 +81,6 @@ mod tests {
         for text in ["", "x", "-1%", "nan", "inf", "1e9"] {
             assert!(excess(text).is_err_and(|why| why.contains("250%")), "{text}");
         }
-    }
-
-    #[test]
-    fn times_with_units() {
-        assert_eq!(span("3ns"), Ok(Span::from_ns(3)));
-        assert_eq!(signed_span("1.95e-6"), Ok(Span::from_ns(1_950)));
-        assert_eq!(signed_span("-1.45us"), Ok(Span::from_ns(-1_450)));
-        assert_eq!(signed_span("+0"), Ok(Span::ZERO));
-        assert!(signed_span("--1").is_err() && signed_span("1e300").is_err());
-        assert!(positive_duration("0ms").is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use horolog_sys::serial;
 use horolog_sys::zone::{self, AddressError};
-use horolog_time::Span;
+use horolog_time::{NS_PER_S, Span, text};
 
 use crate::gnss::GnssSource;
 use crate::gpsd::{self, GpsdSource, resolve_address};
@@ -296,18 +296,12 @@ fn parse_settings(
     Ok(ReferenceClockSettings { stratum, reference_id, offset, uncertainty })
 }
 
-/// Parses a signed time in seconds or with a unit: ns, us, ms or s; at most 1e6 s in magnitude.
+/// Parses a signed time in the notation of [`text::duration`], at most 1e6 s in magnitude: more
+/// than the delay of any cable, antenna or receiver.
 pub(crate) fn parse_span(text: &str) -> Result<Span, SourceSpecError> {
-    /// Maximum of such a time: more than the delay of any cable, antenna or receiver.
-    const MAX_S: f64 = 1e6;
-    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
-    let parse = |(unit, factor): (&str, f64)| {
-        let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
-        let seconds = number * factor;
-        (seconds.abs() <= MAX_S).then(|| Span::from_ns((seconds * 1e9).round() as i64))
-    };
-    let value = units.into_iter().find_map(parse);
-    value.ok_or_else(|| {
+    const MAX_NS: u64 = 1_000_000 * NS_PER_S.unsigned_abs();
+    let span = text::signed_span(text).ok().filter(|span| span.as_ns().unsigned_abs() <= MAX_NS);
+    span.ok_or_else(|| {
         SourceSpecError(format!("'{text}' is not a time; write it as in 0.5 or -120ms"))
     })
 }
@@ -429,7 +423,7 @@ mod tests {
             "gnss:/dev/ttyS0,baud=1200000",
             "shm:0,stratum=16",
             "shm:0,refid=GNSS1",
-            "shm:0,offset=1h",
+            "shm:0,offset=1w",
             "shm:0,uncertainty=-1",
             "shm:0,offset=nan",
             "system,chronyd=/a,chronyd=/b",

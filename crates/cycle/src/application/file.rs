@@ -233,10 +233,8 @@ impl TestPlanReader<'_> {
         if let (Some(wait), false) = (&raw.wait, communicates) {
             return Err(self.error_at(wait, "no message or barrier to wait for"));
         }
-        let fraction_ns = |time: &Spanned<String>| {
-            text::duration(time.get_ref()).map(|_| time).map_err(|_| self.invalid_time(time))?;
-            Ok(fractional_ns(time.get_ref()))
-        };
+        let fraction_ns =
+            |time: &Spanned<String>| text::ns(time.get_ref()).map_err(|_| self.invalid_time(time));
         Ok(PipelineStage {
             name: self.name(&raw.name)?,
             intake: raw.intake.unwrap_or(false),
@@ -461,12 +459,4 @@ impl TestPlanReader<'_> {
     fn invalid_time(&self, time: &Spanned<String>) -> Wrong {
         self.error_at(time, "write a time such as \"10ms\", \"250us\" or \"1s\"")
     }
-}
-
-/// Returns a time in ns, with its fraction if it is written in ns (such as `0.25ns`); 0 if the text
-/// is no time, which the caller has excluded.
-fn fractional_ns(text: &str) -> f64 {
-    let number = text.strip_suffix("ns").and_then(|number| number.trim().parse::<f64>().ok());
-    let whole = || text::duration(text).map_or(0.0, |time| time.as_secs_f64() * 1e9);
-    number.filter(|ns| ns.is_finite() && *ns >= 0.0).unwrap_or_else(whole)
 }

@@ -4,10 +4,11 @@
 use horolog_source::{ClockReadings, SourceError, SourceEstimate, SourceSpec};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
+use horolog_time::text::format_duration;
 use horolog_time::{Clock, Span};
 use horolog_wire::ntp::LeapIndicator;
 
-use super::{CheckResult, format_duration};
+use super::CheckResult;
 
 /// Checks that the offset of the system clock plus its root distance is at most `within`, as
 /// chronyd, ntpd or the kernel reports them (source `system`). Fails if none answers or the clock

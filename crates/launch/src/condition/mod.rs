@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use horolog_record::AfterDependencyKind;
 use horolog_time::Span;
+use horolog_time::text::format_duration;
 
 pub use network::{Endpoint, EndpointError, UdpEndpoint};
 
@@ -102,40 +103,6 @@ impl Condition {
             Self::Dns(name) => network::check_dns(name),
             Self::Clock(within) => clock::check_clock(*within),
             Self::Command(line) => program::check_command(line, timeout),
-        }
-    }
-}
-
-/// Formats a duration exactly, in ns, us, ms or s.
-pub(crate) fn format_duration(time: Duration) -> String {
-    let ns = time.as_nanos();
-    let (unit_ns, unit) = match ns {
-        1..1_000 => (1, "ns"),
-        1_000..1_000_000 => (1_000, "us"),
-        1_000_000..1_000_000_000 => (1_000_000, "ms"),
-        _ => (1_000_000_000, "s"),
-    };
-    let fraction = format!("{:09}", ns % unit_ns * (1_000_000_000 / unit_ns));
-    let fraction = fraction.trim_end_matches('0');
-    let point = if fraction.is_empty() { "" } else { "." };
-    format!("{}{point}{fraction}{unit}", ns / unit_ns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_shown_in_their_unit() {
-        for (ns, text) in [
-            (0, "0s"),
-            (7, "7ns"),
-            (1_500, "1.5us"),
-            (20_000_000, "20ms"),
-            (180_000_000_000, "180s"),
-            (2_250_000_000, "2.25s"),
-        ] {
-            assert_eq!(format_duration(Duration::from_nanos(ns)), text);
         }
     }
 }

@@ -108,16 +108,11 @@ fn parse_noise(text: &str) -> Result<Duration, String> {
 
 /// Parses a time of whole seconds, with units up to days. Returns seconds.
 fn parse_seconds(text: &str) -> Result<u64, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
-    match days.and_then(|days| days.checked_mul(86_400)) {
-        Some(0) => Err("the time must be longer than 0".into()),
-        Some(seconds) => Ok(seconds),
-        None => values::positive_duration(text)
-            .ok()
-            .filter(|duration| duration.subsec_nanos() == 0)
-            .map(|duration| duration.as_secs())
-            .ok_or_else(|| "expected whole seconds, such as 90s, 30m, 6h or 7d".into()),
-    }
+    values::positive_duration(text)
+        .ok()
+        .filter(|duration| duration.subsec_nanos() == 0)
+        .map(|duration| duration.as_secs())
+        .ok_or_else(|| "expected whole seconds, such as 90s, 30m, 6h or 7d".into())
 }
 
 fn parse_duration(text: &str) -> Result<u64, String> {

@@ -109,12 +109,6 @@ fn another_time_and_number_of_nodes_are_taken_before_faults_are_judged() {
     assert!(why.starts_with("line 12: node 2 does not exist"), "{why}");
 }
 
-#[test]
-fn times_below_a_nanosecond_are_read() {
-    assert!((fractional_ns("0.25ns") - 0.25).abs() < 1e-12);
-    assert!((fractional_ns("2us") - 2_000.0).abs() < 1e-6);
-}
-
 proptest! {
     #[test]
     fn any_text_is_read_or_refused_in_one_line(lines in "(?s).{0,300}") {
