@@ -24,18 +24,12 @@ use crate::{ROOT, faulty_server, scenarios};
 
 mod nts;
 
-/// Returns the scenarios that need the machine to themselves.
-pub(crate) fn measuring() -> Vec<Scenario> {
-    scenarios!(ROOT, faulty_server:
+pub(crate) fn all() -> Vec<Scenario> {
+    let mut all = Vec::from(scenarios!(ROOT, faulty_server:
+        each_fault_is_counted_under_its_name,
         run_survives_a_server_restart,
         invalid_replies_are_not_an_outage,
-    )
-    .into()
-}
-
-/// Returns the scenarios that may run in parallel: at a low rate, with long timeouts.
-pub(crate) fn waiting() -> Vec<Scenario> {
-    let mut all = Vec::from(scenarios!(ROOT, faulty_server: each_fault_is_counted_under_its_name));
+    ));
     all.extend(nts::all());
     all
 }

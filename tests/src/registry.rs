@@ -36,25 +36,13 @@ fn exclusive_scenarios() -> Vec<Scenario> {
     all.extend(generator_scenarios());
     all.extend(load_scenarios());
     all.extend(host_scheduler::all());
-    all.extend(host_all::all());
     all.extend(path_tcp::all());
     all.extend(path_stall::all());
     all.extend(path_udp::all());
-    all.extend(cycle_run::all());
     all.extend(cycle_test::all());
-    all.extend(server_ptp::under_load());
     all.extend(server_flood::all());
-    all.extend(nts_ke_load::all());
-    all.extend(faulty_server::measuring());
     all.extend(load_interruption::all());
-    all.extend(load_mix::all());
-    all.extend(compliant_clients_ptp::all());
-    all.extend(load_modes::all());
-    all.extend(load_limits::all());
-    all.extend(ntpperf::all());
-    all.extend(load_ptp::all());
     all.extend(load_offsets::all());
-    all.extend(query::all());
     all.extend(relay_capacity::all());
     all.extend(
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
@@ -74,11 +62,24 @@ fn shared_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
     all.extend(scenarios!(ROOT, isolation: leftovers_are_named, isolation_hides_the_host));
     // The longest first, so that none runs alone at the end.
+    all.extend(faulty_master::all());
+    all.extend(relay_tree::all());
+    all.extend(faulty_server::all());
     all.extend(documented::all());
     all.extend(container::all());
     all.extend(package::all());
     all.extend(pages::all());
     all.extend(lab_scenarios());
+    all.extend(ntpperf::all());
+    all.extend(load_limits::all());
+    all.extend(load_mix::all());
+    all.extend(load_modes::all());
+    all.extend(compliant_clients_ptp::all());
+    all.extend(nts_ke_load::all());
+    all.extend(load_ptp::all());
+    all.extend(host_all::all());
+    all.extend(cycle_run::all());
+    all.extend(query::all());
     all.extend(packet_device_scenarios());
     all.extend(differential_scenarios());
     for engine in Engine::ALL {
@@ -108,9 +109,7 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(relay::all());
     all.extend(relay_xdp::all());
     all.extend(relay_lifecycle::all());
-    all.extend(relay_lifecycle::waiting());
     all.extend(scenarios!(ROOT, relay_differential: both_engines_decide_alike));
-    all.extend(relay_tree::all());
     all.extend(ci_outputs::all());
     all.extend(cycle_predict::all());
     all.extend(campaign_local::all());
@@ -126,9 +125,7 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(server_ptp_masters::all());
     all.extend(server_ptp_hostile::all());
     all.extend(server_ptp_messages::all());
-    all.extend(faulty_server::waiting());
     all.extend(unsynchronised_server::all());
-    all.extend(faulty_master::all());
     all.extend(campaign_brokers::all());
     all.extend(campaign_control::all());
     all.extend(campaign_install::all());

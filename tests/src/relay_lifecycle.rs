@@ -31,7 +31,6 @@ const CHANGE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time after which a relay has detected that an interface has changed.
 const DETECTION_TIME: Duration = Duration::from_millis(1_500);
 
-/// Returns the scenarios that measure.
 pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     for engine in ["sendmmsg", "xdp"] {
@@ -41,12 +40,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         let run = move || addresses_of_a_group_are_added_and_removed(engine);
         all.push(scenario(name("addresses_of_a_group_are_added_and_removed"), ROOT, run));
     }
-    all
-}
-
-/// Returns the scenarios that wait.
-pub(crate) fn waiting() -> Vec<Scenario> {
-    let mut all = Vec::from(scenarios!(ROOT, relay_lifecycle:
+    all.extend(scenarios!(ROOT, relay_lifecycle:
         an_occupied_interface_is_retried,
         a_listing_does_not_wait_for_a_change,
         a_command_waits_for_a_slow_change,

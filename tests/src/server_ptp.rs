@@ -37,7 +37,6 @@ pub(crate) const SERVER_OFFSET_NS: f64 = 40e6;
 pub(crate) const TOLERANCE_NS: f64 = 4e6;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Scenarios that wait for peers.
 pub(crate) fn all() -> Vec<Scenario> {
     let transports =
         [("udp4", Transport::Ipv4), ("udp6", Transport::Ipv6), ("l2", Transport::Ethernet)];
@@ -57,20 +56,13 @@ pub(crate) fn all() -> Vec<Scenario> {
         hostile_messages_are_counted_and_change_nothing,
         invalid_ptp_options_are_named,
         an_unknown_time_is_not_announced,
+        ptp4l_follows_under_load,
+        the_load_generator_accepts_every_response,
     ));
     all.extend(scenarios!(&[Need::Root, Need::Ipv6], server_ptp_monitor:
         monitor_requests_need_admission,
     ));
     all
-}
-
-/// Scenarios that load the server.
-pub(crate) fn under_load() -> Vec<Scenario> {
-    scenarios!(NEEDS, server_ptp:
-        ptp4l_follows_under_load,
-        the_load_generator_accepts_every_response,
-    )
-    .into()
 }
 
 /// Starts a server whose time has an offset, on the lab's link.
