@@ -201,9 +201,9 @@ pub(crate) fn leftovers_are_named() -> Result<()> {
             "left behind: interface \"left\"",
         ),
         (
-            "tc qdisc add dev lo root netem delay 1ms",
+            "tc qdisc add dev lo root pfifo",
             "tc qdisc del dev lo root",
-            "left behind: qdisc \"netem\" on \"lo\"",
+            "left behind: qdisc \"pfifo\" on \"lo\"",
         ),
     ];
     for (make, remove, message) in leaks {

@@ -1,4 +1,4 @@
-//! Network Time Security and symmetric keys: secrets, key establishment, authentication of requests.
+//! Network Time Security and symmetric keys: secrets, NTS-KE listener, authentication of requests.
 
 pub(crate) mod authenticate;
 pub(crate) mod nts_ke;

@@ -1,5 +1,5 @@
-//! Decisions on requests: replies, rate limits and prefix lists, and the state stored for clients; no
-//! socket and no clock.
+//! Decisions on requests: replies, rate limits and prefix lists, and the state stored for clients.
+//! No socket is opened and no clock is read.
 
 pub(crate) mod address_hash;
 pub(crate) mod decide;
