@@ -78,8 +78,11 @@ fn a_field_that_does_not_fit_is_not_written() {
     assert_eq!(writer.written_len(), 5);
     let mut long = vec![0; 70_000];
     let mut writer = ExtensionFieldWriter::new(&mut long);
-    assert_eq!(writer.write_field(ExtensionFieldType(1), &[0; 65_529], FIELD_LEN_MIN), None);
-    assert_eq!(writer.write_field(ExtensionFieldType(1), &[0; 65_528], FIELD_LEN_MIN), Some(()));
+    assert_eq!(writer.write_field(ExtensionFieldType(1), &vec![0; 65_529], FIELD_LEN_MIN), None);
+    assert_eq!(
+        writer.write_field(ExtensionFieldType(1), &vec![0; 65_528], FIELD_LEN_MIN),
+        Some(())
+    );
 }
 
 /// Each malformed field with its error, alone and after a valid one.
@@ -118,7 +121,7 @@ fn hostile_lengths_end_the_walk() {
 fn the_shortest_field_is_shorter_if_encrypted() {
     let shortest = field(0xf323, 16);
     assert_eq!(classify_trailer(&shortest), TrailerKind::OtherFields);
-    assert_eq!(ExtensionFields::of_trailer(&shortest).filter(Result::is_ok).count(), 1);
+    assert_eq!(ExtensionFields::of_trailer(&shortest).flatten().count(), 1);
     let encrypted = [field(0x0204, 4), field(0x0204, 8)].concat();
     let read = ExtensionFields::of_plaintext(&encrypted).map_while(Result::ok).collect::<Vec<_>>();
     let cookie = |value| ExtensionField { field_type: ExtensionFieldType::COOKIE, value };
