@@ -59,7 +59,8 @@ fn check_authenticator(packet: &[u8]) {
     let Some((covered, ciphertext)) = written else { panic!("longer than it was parsed") };
     assert_eq!(covered, parsed.covered);
     ciphertext.copy_from_slice(parsed.ciphertext);
-    match NtsFields::parse(&copy[..writer.written_len()]) {
+    let written_len = writer.written_len();
+    match NtsFields::parse(&copy[..written_len]) {
         Ok(NtsFields { authenticator: Some(again), .. }) => {
             assert_eq!((again.covered, again.nonce), (parsed.covered, parsed.nonce));
             assert_eq!(again.ciphertext, parsed.ciphertext);
