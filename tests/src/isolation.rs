@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
@@ -18,7 +19,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use horolog_lab::LabHost;
 use horolog_record::{STORE_NONE, STORE_VARIABLE};
 use horolog_sys::namespace::die_with_parent;
-use horolog_sys::process::{ReapOutcome, adopt_orphans, reap_child};
+use horolog_sys::process::{ReapOutcome, adopt_orphans, in_new_session, reap_child};
 use serde_json::Value;
 
 use crate::process::{TIMEOUT as PROGRAM_TIMEOUT, run_to_end};
@@ -53,7 +54,7 @@ pub(crate) fn isolated(program: &Path, arguments: &[&str]) -> Result<Command> {
     command.arg(FIRST_PROCESS).arg(program).args(arguments).stdin(Stdio::null());
     // Results of scenarios are not stored; scenarios of the store set a store of their own.
     command.env(STORE_VARIABLE, STORE_NONE);
-    die_with_parent(&mut command);
+    die_with_parent(in_new_session(&mut command));
     Ok(command)
 }
 
@@ -66,7 +67,11 @@ pub(crate) fn run_first_process(arguments: &[String]) -> ExitCode {
             make_private()?;
         }
         let before = Resources::snapshot()?;
-        let child = die_with_parent(Command::new(program).args(arguments)).spawn()?;
+        // A process group of its own, with a parent of the same session outside it: if a group has
+        // no such parent, the kernel hangs it up as soon as one of its processes is stopped and
+        // another ends (setpgid(2)), and other scenarios must not be in it.
+        let mut command = Command::new(program);
+        let child = die_with_parent(command.args(arguments).process_group(0)).spawn()?;
         let status = wait_for(&child)?;
         match before.left_behind()? {
             None => Ok(status.success()),

@@ -13,6 +13,11 @@ mod page;
 /// Name of the program in the documentation.
 const PROGRAM: &str = "horolog";
 
+/// Programs that take the name of this program, or of its service, as an argument.
+const NOT_WRAPPERS: [&str; 2] = ["install", "systemctl"];
+/// Names that a reader replaces and that are no valid value, with a valid one.
+const PLACEHOLDERS: [(&str, &str); 1] = [("--resume CAMPAIGN", "--resume campaign")];
+
 /// Returns the command lines of this program in a line for a shell, as words.
 fn command_lines(line: &str) -> Vec<Vec<String>> {
     let words = shlex::split(line).unwrap_or_default();
@@ -20,6 +25,9 @@ fn command_lines(line: &str) -> Vec<Vec<String>> {
     let lines = words.split(is_separator).filter_map(|words| {
         // Words before the program are an assignment, a keyword or another program such as sudo.
         let start = words.iter().position(|word| word == PROGRAM)?;
+        if words[..start].iter().any(|word| NOT_WRAPPERS.contains(&word.as_str())) {
+            return None;
+        }
         let ours = &words[start..];
         let is_redirection = |word: &String| word.trim_start_matches('2').starts_with(['>', '<']);
         let end = ours.iter().position(is_redirection).unwrap_or(ours.len());
@@ -33,7 +41,9 @@ fn commands_are_found_in_a_line() {
     let line = "sudo A=1 horolog query 'a b' 2> x | grep y && horolog runs list   # horolog three";
     let expected = [vec!["horolog", "query", "a b"], vec!["horolog", "runs", "list"]];
     assert_eq!(command_lines(line), expected);
-    assert!(command_lines("cargo run horologe").is_empty());
+    for other in ["cargo run horologe", "sudo systemctl enable --now horolog"] {
+        assert!(command_lines(other).is_empty(), "{other}");
+    }
 }
 
 #[test]
@@ -42,7 +52,11 @@ fn every_documented_command_is_accepted() {
     for name in page::names().unwrap() {
         let page = page::Page::read(&name).unwrap();
         for command in page.commands() {
-            for words in command_lines(&command.text) {
+            let mut text = command.text.clone();
+            for (placeholder, value) in PLACEHOLDERS {
+                text = text.replace(placeholder, value);
+            }
+            for words in command_lines(&text) {
                 parsed += 1;
                 let arguments = ntpperf::arguments(words.into_iter().map(Into::into));
                 match Cli::try_parse_from(arguments) {
