@@ -43,6 +43,15 @@ fn exclusive_scenarios() -> Vec<Scenario> {
     all.extend(server_flood::all());
     all.extend(load_interruption::all());
     all.extend(load_offsets::all());
+    all.extend(ntpperf::all());
+    all.extend(load_mix::all());
+    all.extend(load_modes::all());
+    all.extend(load_ptp::all());
+    all.extend(compliant_clients_ptp::all());
+    all.extend(nts_ke_load::all());
+    all.extend(host_all::all());
+    all.extend(capture::all());
+    all.extend(query::all());
     all.extend(relay_capacity::all());
     all.extend(
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
@@ -70,16 +79,8 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(package::all());
     all.extend(pages::all());
     all.extend(lab_scenarios());
-    all.extend(ntpperf::all());
     all.extend(load_limits::all());
-    all.extend(load_mix::all());
-    all.extend(load_modes::all());
-    all.extend(compliant_clients_ptp::all());
-    all.extend(nts_ke_load::all());
-    all.extend(load_ptp::all());
-    all.extend(host_all::all());
     all.extend(cycle_run::all());
-    all.extend(query::all());
     all.extend(packet_device_scenarios());
     all.extend(differential_scenarios());
     for engine in Engine::ALL {
@@ -104,7 +105,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(server_sandbox::all());
     all.extend(denied_syscalls::all());
     all.extend(counters::all());
-    all.extend(capture::all());
     all.extend(tshark_capture::all());
     all.extend(relay::all());
     all.extend(relay_xdp::all());
