@@ -32,9 +32,14 @@ pub(crate) const FIRST_PROCESS: &str = "first-process";
 /// Longest time that the kernel needs to remove released programs and processes.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Mounts that a scenario has for itself: type and directory. The other mounts are those of the
+/// Mounts that a scenario has for itself: type, directory and options. Pseudo-terminals are among
+/// them because the number of a closed one is given to the next. The other mounts are those of the
 /// host, of which `/sys` shows the host's interfaces.
-const MOUNTS: [(&str, &str); 2] = [("tmpfs", "/run"), ("bpf", "/sys/fs/bpf")];
+const MOUNTS: [(&str, &str, &str); 3] = [
+    ("tmpfs", "/run", "mode=755"),
+    ("bpf", "/sys/fs/bpf", "mode=700"),
+    ("devpts", "/dev/pts", "mode=620,ptmxmode=666"),
+];
 /// Directories with entries that outlive their creator: names of network namespaces, and pins.
 const DIRECTORIES: [&str; 2] = ["/run/netns", "/sys/fs/bpf"];
 
@@ -90,8 +95,8 @@ pub(crate) fn run_first_process(arguments: &[String]) -> ExitCode {
 
 /// Gives this process mounts and a loopback interface of its own.
 fn make_private() -> Result<()> {
-    for (kind, directory) in MOUNTS {
-        run_tool("mount", &["-t", kind, kind, directory])?;
+    for (kind, directory, options) in MOUNTS {
+        run_tool("mount", &["-t", kind, "-o", options, kind, directory])?;
     }
     run_tool("ip", &["link", "set", "lo", "up"]).map(drop)
 }
