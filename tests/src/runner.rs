@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tempfile::tempfile;
 
 use crate::isolation::isolated;
-use crate::scenario::{Need, Scenario, UnmetRequirement};
+use crate::scenario::{Scenario, UnmetRequirement, is_root};
 
 /// First argument with which this program runs one scenario, before its name.
 pub(crate) const ONE: &str = "one";
@@ -113,8 +113,7 @@ fn read_all(file: &mut File) -> Result<String> {
 /// continuous integration, which has to have it.
 fn without_peer(what: &str) -> Result<Completion, Failed> {
     let reason = format!("needs {what}; install it with scripts/setup.sh --peers");
-    if Need::Root.unmet_requirement().is_none() || env::var_os("CI").is_some_and(|ci| ci == "true")
-    {
+    if is_root() || env::var_os("CI").is_some_and(|ci| ci == "true") {
         return Err(format!("{reason} and run `make scenarios`").into());
     }
     Ok(Completion::ignored_with(reason))

@@ -178,9 +178,6 @@ impl WorstTrialFinding {
 /// Number of kinds of findings about single trials.
 const TRIAL_FINDINGS: usize = 15;
 
-/// Index of the finding about basic replies in interleaved mode.
-const INTERLEAVED_NOT_USED: usize = 8;
-
 /// Findings about the trials of a run so far.
 #[derive(Debug, Default)]
 pub struct TrialFindings {
@@ -242,17 +239,15 @@ impl TrialFindings {
         findings
     }
 
-    /// Returns the finding of each kind about the worst trial.
+    /// Returns the finding of each kind about the worst trial. Too few requests for interleaved
+    /// mode explain its absence.
     fn trial_findings(&self, conditions: &RunConditions) -> Vec<Finding> {
         let few_requests = all_trials::few_interleaved_requests(&self.sums, conditions);
-        let mut findings = Vec::new();
-        for (index, worst) in self.worst.iter().enumerate() {
-            let found = match index {
-                INTERLEAVED_NOT_USED if few_requests.is_some() => few_requests.clone(),
-                _ => worst.finding(),
-            };
-            findings.extend(found);
-        }
+        let is_explained = few_requests.is_some();
+        let worst = self.worst.iter().filter_map(WorstTrialFinding::finding);
+        let other =
+            worst.filter(|one| !is_explained || one.code != FindingCode::InterleavedNotUsed);
+        let mut findings: Vec<_> = few_requests.into_iter().chain(other).collect();
         for finding in &mut findings {
             if finding.code == FindingCode::KissOfDeath {
                 finding.advice = all_trials::kiss_of_death_advice(&self.sums);

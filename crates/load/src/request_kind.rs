@@ -1,9 +1,8 @@
 //! Kinds of requests: what the clients of a load, or of one part of a mix, send. The command that
 //! starts a run makes the value, and everything after it takes the protocol from it.
 //!
-//! What distinguishes one mode of requests from another is its [`RequestBehaviour`], implemented
-//! once for each. It is asked when a run or a trial is prepared and for findings, never for each
-//! packet.
+//! Differences between the modes of requests are in [`RequestBehaviour`], implemented once for
+//! each. It is asked when a run or a trial is prepared and for findings, never for each packet.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;

@@ -65,7 +65,7 @@ impl RelayMeasurementSetup<'_, '_> {
         let (rate, seconds) = (units::human_rate(load.rate), load.duration.as_secs_f64());
         let observer = self.testbed.observer;
         observer.activity(&format!("{rate} packets for {seconds:.2} s"));
-        self.testbed.run_relay_trial(self.source, load)
+        self.testbed.run_trial(self.source, None, load)
     }
 
     /// Searches for the highest rate without loss, and then measures delays and CPU time at half of
@@ -202,7 +202,7 @@ pub(super) fn measure_baseline(
         children: 1,
         measures_delays: false,
     };
-    let max_rate_arrivals = testbed.run_direct_trial(source, &sink, &max_load)?;
+    let max_rate_arrivals = testbed.run_trial(source, Some(&sink), &max_load)?;
     drop((attachment, sink));
     Ok(NoRelayBaseline {
         size_bytes: size,
@@ -223,9 +223,9 @@ pub(super) fn measure_direct_delay(
     load: &TrialLoad,
 ) -> Result<Recorder, ExperimentError> {
     let (sink, _attachment) = testbed.attach_direct_sink()?;
-    let arrivals = testbed.run_direct_trial(
+    let arrivals = testbed.run_trial(
         source,
-        &sink,
+        Some(&sink),
         &TrialLoad { children: 1, measures_delays: true, ..*load },
     )?;
     Ok(arrivals.first_copy)

@@ -206,10 +206,12 @@ impl<'a> RelayTestbed<'a> {
         Ok((sink, attachment))
     }
 
-    /// Runs a trial through a running relay.
-    pub(super) fn run_relay_trial(
+    /// Runs a trial through a running relay, or without one if `direct_sink` is given, which counts
+    /// the packets at the relay's interface.
+    pub(super) fn run_trial(
         &mut self,
         source: &PacketSource,
+        direct_sink: Option<&StreamSink>,
         load: &TrialLoad,
     ) -> Result<RelayTrialOutcome, ExperimentError> {
         self.trials_started += 1;
@@ -217,29 +219,9 @@ impl<'a> RelayTestbed<'a> {
             number: self.trials_started,
             host: self.lab.server(),
             source,
-            sink: &self.sink,
+            sink: direct_sink.unwrap_or(&self.sink),
             cores: &self.source_cores[..load.lanes.min(self.source_cores.len())],
-            first_port: FIRST_CHILD_PORT,
-            load,
-            observer: self.observer,
-        })
-    }
-
-    /// Runs a trial without a relay; `sink` counts the packets at the relay's interface.
-    pub(super) fn run_direct_trial(
-        &mut self,
-        source: &PacketSource,
-        sink: &StreamSink,
-        load: &TrialLoad,
-    ) -> Result<RelayTrialOutcome, ExperimentError> {
-        self.trials_started += 1;
-        run_trial(&RelayTrial {
-            number: self.trials_started,
-            host: self.lab.server(),
-            source,
-            sink,
-            cores: &self.source_cores[..load.lanes.min(self.source_cores.len())],
-            first_port: GROUP_PORT,
+            first_port: if direct_sink.is_some() { GROUP_PORT } else { FIRST_CHILD_PORT },
             load,
             observer: self.observer,
         })
