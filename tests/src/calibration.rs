@@ -16,10 +16,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::chronyd::ChronydClient;
-use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, wait_until};
 use crate::scenario::{Need, Scenario};
 use crate::server_sandbox::check_confined;
-use crate::server_sources::{ShmUnit, is_unsynchronised, source_state, wait_until};
+use crate::server_sources::{ShmUnit, is_unsynchronised, source_state};
 use crate::{ROOT, calibration, client, scenarios};
 
 /// Offset of the receiver from the system clock.

@@ -12,9 +12,8 @@ use horolog_time::Span;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, wait_until};
 use crate::scenario::Scenario;
-use crate::server_sources::wait_until;
 use crate::{ROOT, clocks, scenarios};
 use horolog_lab::receiver::SimulatedGnssReceiver;
 

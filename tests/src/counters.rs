@@ -228,7 +228,7 @@ pub(crate) fn an_unavailable_snapshot_is_a_finding() -> Result<()> {
     let mut counters = Counters::start(lab.server(), &["--status-socket", &socket])?;
     let flags = counters.flags();
     let (target, out) = (at.ip().to_string(), "result.json");
-    let mut command = load(lab.client(), &[&target, "-r", "1k-4k", "-x", "1.4", "-t", "0.5"])?;
+    let mut command = load(lab.client(), &[&target, "-r", "1k-4k", "-x", "1.1", "-t", "0.2"])?;
     command.args(["--engine", "udp", "--json", out]).args(&flags);
     let mut run = StartedProgram::start(&mut command)?;
     // The row of a completed trial contains its intended rate.

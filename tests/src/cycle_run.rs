@@ -12,8 +12,8 @@ use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::launch_after::{processes, until};
-use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
+use crate::launch_after::processes;
+use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to, wait_until};
 use crate::scenario::Scenario;
 use crate::usage_error::{self, ENVIRONMENT, RefusalCase, USAGE, case};
 use crate::{ROOT, cycle_run, scenarios};
@@ -155,7 +155,7 @@ fn nodes_of(leader: u32) -> Result<Vec<u32>> {
 fn a_node_that_dies_is_named_and_other_results_remain() -> Result<()> {
     let run = start(&["--json", "-", "-p", "10ms", "-u", "10", "-t", "30s", "-n", "2"])?;
     let leader = run.id();
-    until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
+    wait_until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
     thread::sleep(Duration::from_secs(1));
     let last = *nodes_of(leader)?.iter().max().context("no node")?;
     signal_to(last, "KILL")?;
@@ -174,7 +174,7 @@ fn a_node_that_dies_is_named_and_other_results_remain() -> Result<()> {
 fn an_interrupted_run_keeps_its_result_and_leaves_nothing() -> Result<()> {
     let run = start(&["--json", "-", "-p", "10ms", "-u", "10", "-t", "60s", "-n", "2"])?;
     let leader = run.id();
-    until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
+    wait_until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
     thread::sleep(Duration::from_secs(1));
     let nodes = nodes_of(leader)?;
     signal(&run, "INT")?;
@@ -194,7 +194,7 @@ fn an_interrupted_member_is_named_and_other_results_remain() -> Result<()> {
     let run = start(&["-p", "20ms", "-u", "10", "-t", "60s", "-n", "2", "--listen", listen])?;
     thread::sleep(Duration::from_millis(300));
     let member = start(&["--join", listen, "--name", "far"])?;
-    until("a node of the member", || Ok(nodes_of(member.id())?.len() == 1))?;
+    wait_until("a node of the member", || Ok(nodes_of(member.id())?.len() == 1))?;
     thread::sleep(Duration::from_secs(2));
     signal(&member, "INT")?;
     member.wait_with_output()?;

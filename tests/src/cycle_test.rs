@@ -15,9 +15,9 @@ use horolog_record::{
 use horolog_sys::namespace::die_with_parent;
 use tempfile::TempDir;
 
-use crate::launch_after::{processes, until};
-use crate::process::{binary, run_to_end, signal};
-use crate::scenario::Scenario;
+use crate::launch_after::processes;
+use crate::process::{binary, run_to_end, signal, wait_until};
+use crate::scenario::{Queue, Scenario, scenario};
 use crate::usage_error::{self, USAGE};
 use crate::{cycle_test, scenarios};
 
@@ -35,14 +35,16 @@ const TEST: &str = "schema = \"horolog.test/2\"\nname = \"small\"\ntime = \"6s\"
     late-after = \"400ms\"\n";
 
 pub(crate) fn all() -> Vec<Scenario> {
-    Vec::from(scenarios!(&[], cycle_test:
+    let search = scenario("cycle_test::a_load_is_found", &[], a_load_is_found);
+    let mut all = vec![search.in_queue(Queue::Exclusive)];
+    all.extend(scenarios!(&[], cycle_test:
         faults_injected_into_reports_are_detected,
         a_stopped_node_is_detected_and_recovered_from,
         a_slow_node_is_named_and_an_exited_one_is_gone,
-        a_load_is_found,
         an_interrupted_test_leaves_nothing,
         invalid_tests_are_refused,
-    ))
+    ));
+    all
 }
 
 fn test(arguments: &[&str]) -> Result<Output> {
@@ -175,7 +177,7 @@ fn a_load_is_found() -> Result<()> {
             "--search-width",
             "50%",
             "--trial-time",
-            "1s",
+            "500ms",
             "--load-min",
             "1",
             "--measured",
@@ -222,7 +224,7 @@ fn an_interrupted_test_leaves_nothing() -> Result<()> {
         };
         Ok(all.into_iter().filter(is_child).collect())
     };
-    until("nodes", || Ok(nodes()?.len() == 2))?;
+    wait_until("nodes", || Ok(nodes()?.len() == 2))?;
     thread::sleep(Duration::from_secs(1));
     let before = nodes()?;
     signal(&tested, "INT")?;

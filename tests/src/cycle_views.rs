@@ -10,9 +10,9 @@ use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::launch_after::{processes, until};
+use crate::launch_after::processes;
 use crate::live_views::LiveTerminal;
-use crate::process::{TIMEOUT, binary, run_to_end, signal};
+use crate::process::{TIMEOUT, binary, run_to_end, signal, wait_until};
 use crate::scenario::Scenario;
 use crate::usage_error::{USAGE, check_refusal};
 use crate::{cycle_views, scenarios};
@@ -189,7 +189,7 @@ fn start_sleeping(directory: &TempDir, kind: &[&str], sleep: &str) -> Result<Chi
     let line = format!("sleep {sleep}");
     // A program that never reports readiness blocks the start of the second node.
     let wanted = if kind.is_empty() { 2 } else { 1 };
-    until("commands that sleep", || Ok(count_exact(&line)? == wanted))?;
+    wait_until("commands that sleep", || Ok(count_exact(&line)? == wanted))?;
     Ok(run)
 }
 
@@ -219,14 +219,14 @@ fn an_interrupt_keeps_the_counts_and_a_second_one_ends_at_once() -> Result<()> {
     signal(&run, "INT")?;
     let is_reported =
         || Ok(fs::read_to_string(directory.path().join("stderr"))?.contains("once more"));
-    until("report of the first interrupt", is_reported)?;
+    wait_until("report of the first interrupt", is_reported)?;
     signal(&run, "INT")?;
     let output = run.wait_with_output()?;
     // The run may have ended after the first interrupt.
     let is_through = output.status.code() == Some(0) && !output.stdout.is_empty();
     let is_ended = output.status.code() == Some(INTERRUPTED_STATUS) && output.stdout.is_empty();
     ensure!(is_ended || is_through, "{output:?}");
-    until("no command that sleeps", || Ok(count_exact("sleep 62.5")? == 0))
+    wait_until("no command that sleeps", || Ok(count_exact("sleep 62.5")? == 0))
 }
 
 /// A program has two minutes to become ready; an interrupt ends this wait.

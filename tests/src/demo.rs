@@ -15,8 +15,8 @@ use horolog_record::{DEMO_SCHEMA, DemoCandidateResult, DemoResult, FindingCode, 
 use crate::load_command::{StartedProgram, UnprivilegedCopy, check_sums, has_finding, parse};
 use crate::process::{binary, run_to_end};
 
-const SECONDS: &str = "1";
-/// Timeout of a demo, with four searches of about a second per trial.
+const SECONDS: &str = "0.5";
+/// Timeout of a demo, with four searches of half a second per trial.
 const TIMEOUT: Duration = Duration::from_mins(2);
 /// Timeout of the kernel's removal of processes and BPF programs.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -5,32 +5,40 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{LoadEngineKind, LoadResult, ReplyKindCounts, RequestMode};
 use horolog_wire::prefix::Prefix;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
-use crate::faulty_responder::{FaultyResponder, ResponderState};
+use crate::ROOT_AND_IPV6;
+use crate::faulty_responder::{FaultGroup, FaultyResponder, ResponderCounts, ResponderState};
 use crate::faulty_server::{ExpectedFinding, SHORT_TIMEOUT, TIMEOUT, check_result};
 use crate::load_command::only_trial;
 use crate::load_ptp::load;
 use crate::process::server_address;
 use crate::ptp_messages::{Datagram, PtpRequest};
-use crate::scenario::Scenario;
-use crate::{ROOT_AND_IPV6, faulty_master, scenarios};
+use crate::scenario::{Scenario, scenario};
 
 mod faults;
 
 use faults::{Context, Fault, FaultAction};
 
 pub(crate) fn all() -> Vec<Scenario> {
-    scenarios!(ROOT_AND_IPV6, faulty_master:
-        each_fault_of_a_delay_response_is_counted_under_its_name,
-        each_fault_of_netsync_monitor_is_counted_under_its_name,
-        each_fault_of_a_negotiation_is_counted_under_its_name,
-    )
-    .into()
+    type Run = fn(Cell) -> Result<()>;
+    let runs: [(&str, Run, &[Cell]); 3] = [
+        ("a_delay_response", each_fault_of_a_delay_response_is_counted, &ALL_ENGINES),
+        ("netsync_monitor", each_fault_of_netsync_monitor_is_counted, &ALL_ENGINES),
+        ("a_negotiation", each_fault_of_a_negotiation_is_counted, &UNICAST_ENGINES),
+    ];
+    let all = runs.into_iter().flat_map(|(of, run, cells)| {
+        cells.iter().map(move |&cell| {
+            let (engine, family) = (cell.0.name(), if cell.1 { "ipv6" } else { "ipv4" });
+            let name = format!("faulty_master::each_fault_of_{of}_is_counted::{engine}_{family}");
+            scenario(name, ROOT_AND_IPV6, move || run(cell))
+        })
+    });
+    all.collect()
 }
 
 /// Source port that is not one of PTP's.
@@ -65,10 +73,10 @@ impl FaultOutcome {
         }
     }
 
-    /// Checks the counts of a run with `requests` received requests, `wrong` of which were answered
-    /// with the fault.
-    fn check(self, result: &LoadResult, [requests, wrong]: [u64; 2]) -> Result<()> {
-        check_result(result, self.expected_finding(), [requests, wrong])?;
+    /// Checks the counts of a run against those of the responder.
+    fn check(self, result: &LoadResult, counts: ResponderCounts) -> Result<()> {
+        check_result(result, self.expected_finding(), counts)?;
+        let wrong = counts.faults;
         let trial = only_trial(result)?;
         let ReplyKindCounts { delay, sync_follow_up, grant, denial, cancellation, .. } =
             trial.responses;
@@ -93,20 +101,23 @@ impl FaultOutcome {
     }
 }
 
-/// Starts a master that commits a fault at every second request.
-fn start_master(lab: &Lab, at: IpAddr, act: FaultAction) -> Result<FaultyResponder> {
+type PtpFaults = FaultGroup<FaultOutcome, FaultAction>;
+
+/// Starts a master that commits the faults in turn, at every second request.
+fn start_master(lab: &Lab, at: IpAddr, faults: &PtpFaults) -> Result<FaultyResponder> {
     let other = if at.is_ipv4() { OTHER_IPV4 } else { OTHER_IPV6 };
     let ends = [(at, EVENT_PORT), (at, GENERAL_PORT), (at, OTHER_PORT), (other, GENERAL_PORT)];
     let [event, general, port, address] = lab.server().run(|| ends.map(UdpSocket::bind))?;
     let sockets = [event?, general?, port?, address?];
     sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
-    Ok(FaultyResponder::start(move |state| serve(&sockets, act, state)))
+    let faults = faults.clone();
+    Ok(FaultyResponder::start(move |state| serve(&sockets, &faults, state)))
 }
 
 /// Pause after a poll of the sockets without a request.
 const PAUSE: Duration = Duration::from_micros(200);
 
-fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
+fn serve(sockets: &[UdpSocket; 4], faults: &PtpFaults, state: &ResponderState) {
     let mut waiting: Vec<(Instant, Datagram)> = Vec::new();
     let mut buffer = [0; 2_048];
     let (mut before, mut other): (Option<PtpRequest>, _) = (None, None);
@@ -121,9 +132,10 @@ fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
             let context =
                 Context { request: &request, before: before.as_ref(), other: other.as_ref() };
             let number = state.count_request();
-            let wrong = if number.is_multiple_of(2) { act.responses(&context) } else { None };
+            let (index, act) = faults.fault(number);
+            let wrong = if number % 2 == 1 { act.responses(&context) } else { None };
             if wrong.is_some() {
-                state.count_fault();
+                state.count_fault(index);
             }
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| request.correct_response());
@@ -139,22 +151,25 @@ fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
     }
 }
 
-/// Engines and IP versions (true for IPv6): both for XDP, which verifies replies in the kernel.
-const ALL_ENGINES: [(LoadEngineKind, bool); 4] = [
+/// Engine, and true for IPv6.
+type Cell = (LoadEngineKind, bool);
+
+/// Both IP versions for XDP, which verifies replies in the kernel.
+const ALL_ENGINES: [Cell; 4] = [
     (LoadEngineKind::Udp, false),
     (LoadEngineKind::Packet, false),
     (LoadEngineKind::Xdp, false),
     (LoadEngineKind::Xdp, true),
 ];
-/// Engines and IP versions that support unicast negotiation.
-const UNICAST_ENGINES: [(LoadEngineKind, bool); 3] =
+/// Engines that support unicast negotiation.
+const UNICAST_ENGINES: [Cell; 3] =
     [(LoadEngineKind::Udp, false), (LoadEngineKind::Packet, false), (LoadEngineKind::Packet, true)];
 
-/// Loads a master with each fault in one mode, with each engine. Faults of `among_clients` need an
-/// engine with several clients.
+/// Loads a master with each fault in one mode. Faults of `among_clients` need an engine with
+/// several clients.
 fn check_faults(
     mode: &[&str],
-    engines: &[(LoadEngineKind, bool)],
+    (engine, ipv6): Cell,
     faults: &[&[Fault]],
     among_clients: &[Fault],
 ) -> Result<()> {
@@ -164,39 +179,37 @@ fn check_faults(
     for other in [OTHER_IPV4, OTHER_IPV6] {
         netlink.add_address(host.first_interface().index, Prefix::host(other))?;
     }
-    let mut wrong = Vec::new();
-    for &(engine, ipv6) in engines {
-        let at = server_address(&lab, ipv6)?.ip();
-        let (clients, more): (&[&str], _) = match engine {
-            LoadEngineKind::Udp => (&[], &[][..]),
-            // A single thread, so that a reply to another client is not one to another thread.
-            LoadEngineKind::Packet | LoadEngineKind::Xdp => {
-                (&["--threads", "1", "-c", "16"], among_clients)
-            }
-        };
-        for (name, outcome, act) in faults.iter().copied().flatten().chain(more) {
-            let late = *outcome == FaultOutcome::Common(ExpectedFinding::Late);
-            let timeout = if late { SHORT_TIMEOUT } else { TIMEOUT };
-            let target = at.to_string();
-            let run = [mode[0], &target, "--engine", engine.name(), "--timeout", timeout];
-            let rate = ["-r", "1000", "-t", "0.2"];
-            let master = start_master(&lab, at, *act)?;
-            let loaded = load(lab.client(), &[&run[..], &rate, &mode[1..], clients].concat());
-            let counts = master.end();
-            let checked = loaded.and_then(|(status, result, words)| {
-                ensure!(status == Some(0), "status {status:?}: {words}");
-                outcome.check(&result, counts)
-            });
-            // Failures are collected, so that one run shows them all.
-            let context = || format!("{name} by {engine:?} from {at}");
-            wrong.extend(checked.with_context(context).err().map(|why| format!("{why:#}")));
+    let target = server_address(&lab, ipv6)?.ip();
+    let (clients, more): (&[&str], _) = match engine {
+        LoadEngineKind::Udp => (&[], &[][..]),
+        // A single thread, so that a reply to another client is not one to another thread.
+        LoadEngineKind::Packet | LoadEngineKind::Xdp => {
+            (&["--threads", "1", "-c", "16"], among_clients)
         }
+    };
+    let mut wrong = Vec::new();
+    for group in FaultGroup::by_outcome(faults.iter().copied().flatten().chain(more).copied()) {
+        let is_late = group.outcome == FaultOutcome::Common(ExpectedFinding::Late);
+        let timeout = if is_late { SHORT_TIMEOUT } else { TIMEOUT };
+        let at = target.to_string();
+        let run = [mode[0], &at, "--engine", engine.name(), "--timeout", timeout];
+        let rate = ["-r", "1000", "-t", "0.3"];
+        let master = start_master(&lab, target, &group)?;
+        let loaded = load(lab.client(), &[&run[..], &rate, &mode[1..], clients].concat());
+        let counts = master.end();
+        let checked = loaded.and_then(|(status, result, words)| {
+            ensure!(status == Some(0), "status {status:?}: {words}");
+            group.outcome.check(&result, counts)?;
+            group.check_all_committed(counts)
+        });
+        // Failures are collected, so that one run shows them all.
+        wrong.extend(checked.err().map(|why| format!("{}: {why:#}", group.names())));
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
 
-fn each_fault_of_a_delay_response_is_counted_under_its_name() -> Result<()> {
+fn each_fault_of_a_delay_response_is_counted(cell: Cell) -> Result<()> {
     use faults::{
         CLIENT_FAULTS, DELAY_RESPONSE_FAULTS, DELIVERY_FAULTS, MESSAGE_FAULTS, SEQUENCE_FAULTS,
         TIMESTAMP_FAULTS,
@@ -208,11 +221,11 @@ fn each_fault_of_a_delay_response_is_counted_under_its_name() -> Result<()> {
         &SEQUENCE_FAULTS,
         &DELAY_RESPONSE_FAULTS,
     ];
-    check_faults(&["delay", "--domain", "24"], &ALL_ENGINES, &faults, &CLIENT_FAULTS)
+    check_faults(&["delay", "--domain", "24"], cell, &faults, &CLIENT_FAULTS)
 }
 
 /// For faults of a single message, it is the `Follow_Up`.
-fn each_fault_of_netsync_monitor_is_counted_under_its_name() -> Result<()> {
+fn each_fault_of_netsync_monitor_is_counted(cell: Cell) -> Result<()> {
     use faults::{
         DELIVERY_FAULTS, MESSAGE_FAULTS, MONITOR_CLIENT_FAULTS, MONITOR_FAULTS, SEQUENCE_FAULTS,
         TIMESTAMP_FAULTS,
@@ -224,11 +237,11 @@ fn each_fault_of_netsync_monitor_is_counted_under_its_name() -> Result<()> {
         &SEQUENCE_FAULTS,
         &MONITOR_FAULTS,
     ];
-    check_faults(&["nsm"], &ALL_ENGINES, &faults, &MONITOR_CLIENT_FAULTS)
+    check_faults(&["nsm"], cell, &faults, &MONITOR_CLIENT_FAULTS)
 }
 
-fn each_fault_of_a_negotiation_is_counted_under_its_name() -> Result<()> {
+fn each_fault_of_a_negotiation_is_counted(cell: Cell) -> Result<()> {
     use faults::{CLIENT_FAULTS, DELIVERY_FAULTS, MESSAGE_FAULTS, NEGOTIATION_FAULTS};
     let faults = [&MESSAGE_FAULTS[..], &DELIVERY_FAULTS, &NEGOTIATION_FAULTS];
-    check_faults(&["unicast", "--grant-duration", "10"], &UNICAST_ENGINES, &faults, &CLIENT_FAULTS)
+    check_faults(&["unicast", "--grant-duration", "10"], cell, &faults, &CLIENT_FAULTS)
 }

@@ -4,12 +4,69 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use anyhow::{Result, ensure};
+
+/// Kinds of faults with one expected outcome. A responder commits them in turn, so that one run
+/// covers all of them.
+#[derive(Clone)]
+pub(crate) struct FaultGroup<O, F> {
+    /// Outcome expected of each.
+    pub(crate) outcome: O,
+    kinds: Vec<(&'static str, F)>,
+}
+
+impl<O: Copy + PartialEq, F: Copy> FaultGroup<O, F> {
+    /// Groups kinds of faults by outcome, in order of appearance.
+    pub(crate) fn by_outcome(faults: impl IntoIterator<Item = (&'static str, O, F)>) -> Vec<Self> {
+        let mut groups: Vec<Self> = Vec::new();
+        for (name, outcome, fault) in faults {
+            match groups.iter_mut().find(|group| group.outcome == outcome) {
+                Some(group) => group.kinds.push((name, fault)),
+                None => groups.push(Self { outcome, kinds: vec![(name, fault)] }),
+            }
+        }
+        groups
+    }
+
+    /// Returns the fault of the request with this number, of which every second one gets a fault,
+    /// with its index for [`ResponderState::count_fault`].
+    pub(crate) fn fault(&self, request: u64) -> (usize, F) {
+        let index = (request / 2) as usize % self.kinds.len();
+        (index, self.kinds[index].1)
+    }
+
+    /// Returns the names of all kinds.
+    pub(crate) fn names(&self) -> String {
+        self.kinds.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Checks that each kind was committed by a responder with these counts.
+    pub(crate) fn check_all_committed(&self, counts: ResponderCounts) -> Result<()> {
+        let is_missing = |index: &usize| counts.kinds & 1 << index == 0;
+        let missing = (0..self.kinds.len()).find(is_missing).map(|index| self.kinds[index].0);
+        ensure!(missing.is_none(), "not committed: {}", missing.unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// Counts of a responder that has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct ResponderCounts {
+    /// Requests received.
+    pub(crate) requests: u64,
+    /// Requests that were answered with a fault.
+    pub(crate) faults: u64,
+    /// Bit mask of the kinds of faults committed, by index.
+    kinds: u64,
+}
+
 /// Counts and stop flag of a responder.
 #[derive(Default)]
 pub(crate) struct ResponderState {
     stop: AtomicBool,
     requests: AtomicU64,
     faults: AtomicU64,
+    kinds: AtomicU64,
 }
 
 impl ResponderState {
@@ -22,8 +79,10 @@ impl ResponderState {
         self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn count_fault(&self) {
+    /// Counts a fault of the kind with this index.
+    pub(crate) fn count_fault(&self, index: usize) {
         self.faults.fetch_add(1, Ordering::Relaxed);
+        self.kinds.fetch_or(1 << index, Ordering::Relaxed);
     }
 }
 
@@ -46,10 +105,13 @@ impl FaultyResponder {
         self.state.requests.load(Ordering::Relaxed)
     }
 
-    /// Ends the thread; returns the counts of requests and of replies with a fault.
-    pub(crate) fn end(mut self) -> [u64; 2] {
+    /// Ends the thread and returns its counts.
+    pub(crate) fn end(mut self) -> ResponderCounts {
         self.join();
-        [&self.state.requests, &self.state.faults].map(|count| count.load(Ordering::Relaxed))
+        let ResponderState { requests, faults, kinds, .. } = &*self.state;
+        let [requests, faults, kinds] =
+            [requests, faults, kinds].map(|count| count.load(Ordering::Relaxed));
+        ResponderCounts { requests, faults, kinds }
     }
 
     fn join(&mut self) {

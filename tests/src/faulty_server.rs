@@ -9,33 +9,38 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{
-    FindingCode, InvalidReplyReason, LoadResult, LossLocation, RequestMode as LoadMode,
+    FindingCode, InvalidReplyReason, LoadEngineKind, LoadResult, LossLocation,
+    RequestMode as LoadMode,
 };
 use horolog_time::{NtpShort, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 use horolog_wire::prefix::Prefix;
 
-use crate::faulty_responder::{FaultyResponder, ResponderState};
+use crate::faulty_responder::{FaultGroup, FaultyResponder, ResponderCounts, ResponderState};
 use crate::load_accounting::lost_at;
 use crate::load_command::{ENGINES, check_sums, has_finding, only_trial, result_of};
 use crate::process::server_address;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, faulty_server, scenarios};
 
 mod nts;
 
 pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(ROOT, faulty_server:
-        each_fault_is_counted_under_its_name,
         run_survives_a_server_restart,
         invalid_replies_are_not_an_outage,
     ));
+    for engine in ENGINES {
+        let name =
+            format!("faulty_server::each_fault_is_counted_under_its_name::{}", engine.name());
+        all.push(scenario(name, ROOT, move || each_fault_is_counted_under_its_name(engine)));
+    }
     all.extend(nts::all());
     all
 }
 
-/// Reply timeout.
-pub(crate) const TIMEOUT: &str = "500ms";
+/// Reply timeout: longer than a process waits for a core of a busy machine.
+pub(crate) const TIMEOUT: &str = "1s";
 /// Reply timeout for late replies.
 pub(crate) const SHORT_TIMEOUT: &str = "50ms";
 /// Delay of late replies: longer than [`SHORT_TIMEOUT`], shorter than a run.
@@ -145,7 +150,7 @@ impl Request {
     }
 }
 
-/// Kind of fault; returns `None` if a request gives no occasion for it.
+/// Makes the replies with a fault; returns `None` if a request gives no occasion for it.
 type FaultFn = fn(&Request) -> Option<Vec<Datagram>>;
 
 const fn invalid(reason: InvalidReplyReason) -> ExpectedFinding {
@@ -241,11 +246,18 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 26] = [
     }),
 ];
 
-/// Starts a server that commits a fault at every second request, or at every one.
+type NtpFaults = FaultGroup<ExpectedFinding, FaultFn>;
+
+/// Returns a group of one fault, whose outcome the caller checks.
+fn only(commit: FaultFn) -> NtpFaults {
+    FaultGroup::by_outcome([("only", ExpectedFinding::Nothing, commit)]).swap_remove(0)
+}
+
+/// Starts a server that commits the faults in turn, at every second request or at every one.
 fn start_server(
     lab: &Lab,
     at: SocketAddr,
-    commit: FaultFn,
+    faults: &NtpFaults,
     always: bool,
 ) -> Result<FaultyResponder> {
     let others = [SocketAddr::new(at.ip(), 1_123), SocketAddr::new(OTHER_ADDRESS, at.port())];
@@ -253,10 +265,11 @@ fn start_server(
     let [target, other_port, other_address] = lab.server().run(bind)?;
     let sockets = [target?, other_port?, other_address?];
     sockets[0].set_read_timeout(Some(Duration::from_millis(2)))?;
-    Ok(FaultyResponder::start(move |state| serve(&sockets, (commit, always), state)))
+    let faults = faults.clone();
+    Ok(FaultyResponder::start(move |state| serve(&sockets, &faults, always, state)))
 }
 
-fn serve(sockets: &[UdpSocket; 3], (commit, always): (FaultFn, bool), state: &ResponderState) {
+fn serve(sockets: &[UdpSocket; 3], faults: &NtpFaults, always: bool, state: &ResponderState) {
     let mut pending: Vec<(Instant, Datagram)> = Vec::new();
     let mut buffer = [0; 2_048];
     let (mut before, mut other) = (None, None);
@@ -270,9 +283,10 @@ fn serve(sockets: &[UdpSocket; 3], (commit, always): (FaultFn, bool), state: &Re
             before = Some((from, reply));
             let requests = state.count_request();
             let request = Request { from, reply, other, number: requests };
+            let (index, commit) = faults.fault(requests);
             let wrong = if always || requests % 2 == 1 { commit(&request) } else { None };
             if wrong.is_some() {
-                state.count_fault();
+                state.count_fault(index);
             }
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| vec![request.correct_reply()]);
@@ -300,12 +314,12 @@ pub(crate) fn reply_to(request: &[u8]) -> Option<Header> {
     Some(Header { mode, stratum, origin, receive, transmit, ..request })
 }
 
-/// Checks that the result counts `wrong` faults of the expected kind, among `requests` received
-/// requests, and no others; requests that the server did not receive are lost.
+/// Checks that the result counts the faults of the responder as the expected kind, and no others;
+/// requests that the server did not receive are lost.
 pub(crate) fn check_result(
     result: &LoadResult,
     found: ExpectedFinding,
-    [requests, wrong]: [u64; 2],
+    ResponderCounts { requests, faults: wrong, .. }: ResponderCounts,
 ) -> Result<()> {
     let trial = only_trial(result)?;
     check_sums(trial)?;
@@ -359,27 +373,27 @@ pub(crate) fn check_result(
     Ok(())
 }
 
-/// Covers each engine: XDP, which verifies replies in the kernel, and two that share a verifier.
-pub(crate) fn each_fault_is_counted_under_its_name() -> Result<()> {
+fn each_fault_is_counted_under_its_name(engine: LoadEngineKind) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let host = lab.server();
     host.netlink()?.add_address(host.first_interface().index, Prefix::host(OTHER_ADDRESS))?;
     let target = at.ip().to_string();
     let mut wrong = Vec::new();
-    for engine in ENGINES {
-        for (name, found, commit) in FAULTS {
-            let server = start_server(&lab, at, commit, false)?;
-            // A single thread, so that a reply to another client is not one to another thread.
-            let run = [&*target, "--engine", engine.name(), "--threads", "1", "-c", "16"];
-            let timeout = if found == ExpectedFinding::Late { SHORT_TIMEOUT } else { TIMEOUT };
-            let rate = ["-r", "1000", "-t", "0.3", "--timeout", timeout];
-            let result = result_of(lab.client(), &[&run[..], &rate].concat());
-            let counts = server.end();
-            let checked = result.and_then(|result| check_result(&result, found, counts));
-            // Failures are collected, so that one run shows them all.
-            wrong.extend(checked.err().map(|why| format!("{name} by {engine:?}: {why:#}")));
-        }
+    for faults in FaultGroup::by_outcome(FAULTS) {
+        let server = start_server(&lab, at, &faults, false)?;
+        // A single thread, so that a reply to another client is not one to another thread.
+        let run = [&*target, "--engine", engine.name(), "--threads", "1", "-c", "16"];
+        let is_late = faults.outcome == ExpectedFinding::Late;
+        let timeout = if is_late { SHORT_TIMEOUT } else { TIMEOUT };
+        let rate = ["-r", "1000", "-t", "0.3", "--timeout", timeout];
+        let result = result_of(lab.client(), &[&run[..], &rate].concat());
+        let counts = server.end();
+        let checked = result
+            .and_then(|result| check_result(&result, faults.outcome, counts))
+            .and_then(|()| faults.check_all_committed(counts));
+        // Failures are collected, so that one run shows them all.
+        wrong.extend(checked.err().map(|why| format!("{}: {why:#}", faults.names())));
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
@@ -399,10 +413,10 @@ pub(crate) fn invalid_replies_are_not_an_outage() -> Result<()> {
         for (commit, code) in
             [(rate, FindingCode::KissOfDeath), (version, FindingCode::InvalidReplies)]
         {
-            let server = start_server(&lab, at, commit, true)?;
+            let server = start_server(&lab, at, &only(commit), true)?;
             let run = [&*target, "--engine", engine.name(), "-r", "1000", "-t", "0.4"];
             let result = result_of(lab.client(), &[&run[..], &["--timeout", TIMEOUT]].concat());
-            let [requests, _] = server.end();
+            let requests = server.end().requests;
             let (result, name) = (result?, engine.name());
             let trial = only_trial(&result)?;
             check_sums(trial)?;
@@ -434,9 +448,9 @@ pub(crate) fn run_survives_a_server_restart() -> Result<()> {
     host.netlink()?.add_address(host.first_interface().index, Prefix::host(OTHER_ADDRESS))?;
     let target = at.ip().to_string();
     for engine in ENGINES {
-        let no_fault: FaultFn = |_| None;
+        let no_fault = only(|_| None);
         let result = thread::scope(|scope| {
-            let first = start_server(&lab, at, no_fault, false)?;
+            let first = start_server(&lab, at, &no_fault, false)?;
             let lab = &lab;
             let restart = scope.spawn(move || {
                 while first.requests() < 300 {
@@ -444,7 +458,7 @@ pub(crate) fn run_survives_a_server_restart() -> Result<()> {
                 }
                 first.end();
                 thread::sleep(Duration::from_millis(400));
-                start_server(lab, at, no_fault, false)
+                start_server(lab, at, &no_fault, false)
             });
             let run = [&*target, "--engine", engine.name(), "-r", "1k-1.5k", "-x", "1.5"];
             let result = result_of(lab.client(), &[&run[..], &["-t", "1.5"]].concat());

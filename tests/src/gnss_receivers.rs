@@ -14,10 +14,10 @@ use horolog_wire::ntp::LeapIndicator;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, Server, TIMEOUT, server_address};
+use crate::process::{Engine, Server, TIMEOUT, server_address, wait_until};
 use crate::scenario::{Need, Scenario, in_path};
 use crate::server_sandbox::check_confined;
-use crate::server_sources::{is_unsynchronised, source_state, wait_until};
+use crate::server_sources::{is_unsynchronised, source_state};
 use crate::{ROOT, client, gnss_receivers, scenarios};
 
 /// Offset of the receiver from the system clock.

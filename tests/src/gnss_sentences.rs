@@ -12,9 +12,8 @@ use horolog_time::Span;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, Server, server_address};
+use crate::process::{Engine, Server, server_address, wait_until};
 use crate::scenario::Scenario;
-use crate::server_sources::wait_until;
 use crate::{ROOT, gnss_sentences, scenarios};
 
 const VOID_SENTENCE: &str = "GARMC,,V,,,,,,,,,,N";

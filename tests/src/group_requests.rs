@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use crate::client;
 use crate::mutated_frames::{wrong_ipv4_checksum, wrong_udp_checksum};
-use crate::process::{Engine, Server, TIMEOUT, binary};
+use crate::process::{Engine, Server, TIMEOUT, binary, wait_until};
 use crate::random::Random;
-use crate::relay::{Relay, table, wait_until};
+use crate::relay::{Relay, table};
 use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, group_requests, scenarios};
 
@@ -243,7 +243,9 @@ fn a_server_ignores_misaddressed_requests(engine: Engine, arguments: &[&str]) ->
     let time = ["--stratum", "1", "--tai-offset", "37"];
     let arguments = [&ptp[..], &time, arguments].concat();
     let server = Server::start(bench.lab.server(), engine, &any, &arguments)?;
-    wait_until(|| Ok(server.status()?["ptp"]["ports"][0]["state"] == "master"))?;
+    wait_until("the port is master", || {
+        Ok(server.status()?["ptp"]["ports"][0]["state"] == "master")
+    })?;
     for ipv6 in [false, true] {
         bench.check(ipv6, &[ntp(), long_ntp()])?;
     }
@@ -253,7 +255,7 @@ fn a_server_ignores_misaddressed_requests(engine: Engine, arguments: &[&str]) ->
     let refused = count(&status, "/counters/ignored/not_unicast")?;
     ensure!(refused >= 6, "only {refused} requests counted: {status}");
     // Ports publish their counts at intervals.
-    wait_until(|| {
+    wait_until("refused messages are counted", || {
         let refused = count(&server.status()?, "/ptp/ports/0/refused/not_unicast");
         Ok(refused.is_ok_and(|refused| refused >= 3))
     })?;
@@ -277,7 +279,7 @@ fn a_far_end_ignores_misaddressed_requests() -> Result<()> {
     ];
     let plain = bench.frame(bench.server_address(false)?, bench.server_mac(), &services[1])?;
     // The far end needs time to start.
-    wait_until(|| {
+    wait_until("the far end replies", || {
         ensure!(far.exit_status().is_none(), "the far end ended: {:?}", far.exit_status());
         Ok(bench.replies(std::slice::from_ref(&plain), false)? == 1)
     })?;

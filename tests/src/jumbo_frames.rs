@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use crate::client;
 use crate::load_ptp::load;
-use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
-use crate::relay::{PORT, Relay, bind, table, wait_until};
+use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address, wait_until};
+use crate::relay::{PORT, Relay, bind, table};
 use crate::scenario::Scenario;
 use crate::server_nts::write_certificate;
 use crate::{ROOT, scenarios};
@@ -57,7 +57,9 @@ fn a_server_answers_in_the_kernel() -> Result<()> {
         ["--stratum", "1", "--tai-offset", "37"],
     ];
     let server = Server::start(lab.server(), Engine::Xdp, &[at], arguments.as_flattened())?;
-    wait_until(|| Ok(server.status()?["ptp"]["ports"][0]["state"] == "master"))?;
+    wait_until("the port is master", || {
+        Ok(server.status()?["ptp"]["ports"][0]["state"] == "master")
+    })?;
     let target = at.ip().to_string();
     let plain = ["load", "ntp", &target, "--engine", "udp", "-r", "500", "-t", "0.2"];
     run_client(&lab, &plain)?;
@@ -76,7 +78,7 @@ fn a_server_answers_in_the_kernel() -> Result<()> {
         long.resize(length, 0);
         socket.send_to(&long, at)?;
     }
-    wait_until(|| Ok(count(&server, "/counters/ignored/length")? >= before + 2))
+    wait_until("both are counted", || Ok(count(&server, "/counters/ignored/length")? >= before + 2))
 }
 
 fn run_client(lab: &Lab, arguments: &[&str]) -> Result<()> {

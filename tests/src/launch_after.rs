@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::{Command, Output};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
@@ -12,13 +12,12 @@ use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{TIMEOUT, binary, run_to_end, signal};
+use crate::process::{TIMEOUT, binary, run_to_end, signal, wait_until};
 use crate::scenario::{Need, Scenario};
 use crate::{ROOT, launch_after, scenarios};
 
 /// Time until a condition is met: long enough for several checks.
 const DELAY: Duration = Duration::from_millis(250);
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const UNSYNCHRONISED: &[Need] = &[Need::UnsynchronisedClock];
 
 pub(crate) fn all() -> Vec<Scenario> {
@@ -59,16 +58,6 @@ pub(crate) fn processes(with: &str) -> Result<Vec<u32>> {
         }
     }
     Ok(found)
-}
-
-/// Waits until `holds` returns true; fails after a timeout.
-pub(crate) fn until(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
-    let began = Instant::now();
-    while !holds()? {
-        ensure!(began.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
-        thread::sleep(POLL_INTERVAL);
-    }
-    Ok(())
 }
 
 /// The command then runs, and determines the exit status.
@@ -149,7 +138,7 @@ fn a_deadline_ends_the_wait_and_its_checks() -> Result<()> {
     for expected in ["2 of 3 conditions not met", "it does not exist", "first try not finished"] {
         ensure!(stderr.contains(expected), "{expected}: {stderr}");
     }
-    until("end of the pending check", || Ok(processes("sleep 61.25")?.is_empty()))
+    wait_until("end of the pending check", || Ok(processes("sleep 61.25")?.is_empty()))
 }
 
 fn a_terminated_wait_leaves_nothing() -> Result<()> {
@@ -163,7 +152,7 @@ fn a_terminated_wait_leaves_nothing() -> Result<()> {
         command.args(["after", "-q", "--succeeds", &line, "--", "true"]);
         let mut child = die_with_parent(&mut command).spawn()?;
         let sleep = format!("sleep {marker}");
-        let started = until("start of the check", || {
+        let started = wait_until("start of the check", || {
             // The command line of `horolog` contains the text as well.
             Ok(processes(&sleep)?.len() >= 2)
         });
@@ -171,7 +160,7 @@ fn a_terminated_wait_leaves_nothing() -> Result<()> {
         let ended = child.wait()?;
         signalled?;
         ensure!(ended.code() == status, "{name}: {ended:?}");
-        until("end of the check", || Ok(processes(&sleep)?.is_empty()))?;
+        wait_until("end of the check", || Ok(processes(&sleep)?.is_empty()))?;
     }
     Ok(())
 }

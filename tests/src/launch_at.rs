@@ -11,8 +11,8 @@ use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::launch_after::{processes, until};
-use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to};
+use crate::launch_after::processes;
+use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to, wait_until};
 use crate::scenario::Scenario;
 use crate::{ROOT, launch_at, scenarios};
 
@@ -194,7 +194,7 @@ fn a_signal_ends_the_wait_and_the_programs() -> Result<()> {
         let found = if line == "true" { "at -q now + 1 hour" } else { marker };
         let count = if line == "true" { 1 } else { 2 };
         let status = format!("/proc/{}/status", child.id());
-        let there = until("start of the wait", || {
+        let there = wait_until("start of the wait", || {
             Ok(blocks_terminate(&status)? && processes(found)?.len() >= count)
         });
         let signalled = there.and_then(|()| signal(&child, "TERM"));
@@ -202,7 +202,7 @@ fn a_signal_ends_the_wait_and_the_programs() -> Result<()> {
         signalled?;
         ensure!(ended.code() == Some(143), "{when}: {ended:?}");
     }
-    until("end of the program", || Ok(processes(marker)?.is_empty()))
+    wait_until("end of the program", || Ok(processes(marker)?.is_empty()))
 }
 
 /// Returns true if a process blocks SIGTERM, and thus handles it itself (`proc_pid_status(5)`).
@@ -260,7 +260,7 @@ fn a_job_waits_in_the_background_and_is_cancelled() -> Result<()> {
         list_jobs(state.path())?.is_empty() && !Path::new(&ran).exists(),
         "cancelled job is left"
     );
-    until("end of its process", || Ok(!Path::new(&format!("/proc/{pid}/exe")).exists()))?;
+    wait_until("end of its process", || Ok(!Path::new(&format!("/proc/{pid}/exe")).exists()))?;
     ensure!(fs::read_dir(&directory)?.next().is_none(), "files are left");
     Ok(())
 }
@@ -271,7 +271,9 @@ fn a_job_runs_in_the_background() -> Result<()> {
     let line = format!("echo said; pwd > {}", ran.display());
     let job = ["--detach", "--backend", "process", "now + 100 ms", "--run", &line];
     run_queued(state.path(), &job)?;
-    until("job end", || Ok(ran.exists() && list_jobs(state.path())?[0]["standing"] == "finished"))?;
+    wait_until("job end", || {
+        Ok(ran.exists() && list_jobs(state.path())?[0]["standing"] == "finished")
+    })?;
     let ended = &list_jobs(state.path())?[0];
     ensure!(ended["status"] == 0 && ended["ended"].is_string(), "{ended}");
     ensure!(ended["programs"][0][0] == *line && ended["first"].is_string(), "{ended}");
@@ -292,7 +294,7 @@ fn running_and_waiting_jobs_are_distinguished() -> Result<()> {
     let detach = ["--detach", "--backend", "process", "--quiet"];
     run_queued(state.path(), &[&detach[..], &["now + 1 s", "--run", &line]].concat())?;
     let standing = |expected: &str| {
-        until(expected, || Ok(list_jobs(state.path())?[0]["standing"] == expected))
+        wait_until(expected, || Ok(list_jobs(state.path())?[0]["standing"] == expected))
     };
     standing("waiting")?;
     standing("running")?;
@@ -306,10 +308,10 @@ fn running_and_waiting_jobs_are_distinguished() -> Result<()> {
     // Cancellation of a running job ends its commands; a successful job without output leaves
     // nothing.
     run_queued(state.path(), &[&detach[..], &["now", "--allow-past", "--run", &line]].concat())?;
-    until("job start", || Ok(list_jobs(state.path())?[1]["standing"] == "running"))?;
+    wait_until("job start", || Ok(list_jobs(state.path())?[1]["standing"] == "running"))?;
     run_queued(state.path(), &["cancel", "2"])?;
     run_queued(state.path(), &[&detach[..], &["now", "--allow-past", "--", "true"]].concat())?;
-    until("job end", || Ok(list_jobs(state.path())?.len() == 1))?;
+    wait_until("job end", || Ok(list_jobs(state.path())?.len() == 1))?;
     run_queued(state.path(), &["cancel", "--finished"])?;
     ensure!(list_jobs(state.path())?.is_empty(), "finished jobs are left");
     let mut without_home = Command::new(binary()?);
@@ -329,7 +331,7 @@ fn a_killed_job_is_lost_and_no_other_is_affected() -> Result<()> {
     let mut job: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     let pid = job["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no process")?;
     signal_to(pid, "KILL")?;
-    until("job loss", || Ok(list_jobs(state.path())?[0]["standing"] == "lost"))?;
+    wait_until("job loss", || Ok(list_jobs(state.path())?[0]["standing"] == "lost"))?;
     // The PID now belongs to another process, this one.
     job["pid"] = std::process::id().into();
     fs::write(&file, job.to_string())?;

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -16,7 +15,9 @@ use tempfile::TempDir;
 
 use crate::ROOT_AND_IPV6;
 use crate::client;
-use crate::process::{Engine, Server, TIMEOUT, run_to_end, server_address, write_secret};
+use crate::process::{
+    Engine, Server, TIMEOUT, run_to_end, server_address, wait_until, write_secret,
+};
 use crate::scenario::{Scenario, scenario};
 
 /// Time in which an unexpected reply would arrive.
@@ -263,15 +264,17 @@ fn add_address(lab: &Lab) -> Result<()> {
 /// Checks that requests without a reply are counted by reason, and replies in mode 2 separately,
 /// `times` times each.
 fn check_counters(server: &Server, engine: Engine, with_keys: bool, times: u64) -> Result<()> {
-    thread::sleep(QUIET_PERIOD);
-    let status = server.status()?;
-    let mut expected = BTreeMap::<&str, u64>::new();
+    let mut expected = BTreeMap::new();
     for reason in ODD_REQUESTS.iter().filter_map(|odd| odd.reason(with_keys)) {
-        *expected.entry(reason).or_default() += times;
+        *expected.entry(reason.to_owned()).or_default() += times;
     }
-    let ignored = status["counters"]["ignored"].as_object().context("no counters")?;
-    let ignored = ignored.iter().filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?)));
-    let ignored: BTreeMap<_, _> = ignored.filter(|(_, count)| *count > 0).collect();
+    let mut status = server.status()?;
+    // The last requests may still be in the server's queue.
+    wait_until("requests without a reply are counted", || {
+        status = server.status()?;
+        Ok(ignored(&status)?.values().sum::<u64>() >= expected.values().sum())
+    })?;
+    let ignored = ignored(&status)?;
     ensure!(ignored == expected, "{ignored:?} instead of {expected:?}");
     let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let symmetric = [count("/counters/symmetric"), count("/xdp_counters/answered_symmetric")];
@@ -279,4 +282,11 @@ fn check_counters(server: &Server, engine: Engine, with_keys: bool, times: u64) 
     let by_engine = if engine == Engine::Xdp { [0, all] } else { [all, 0] };
     ensure!(symmetric == by_engine, "{symmetric:?} in mode 2 instead of {by_engine:?}");
     Ok(())
+}
+
+/// Returns the numbers of ignored requests, by reason.
+fn ignored(status: &Value) -> Result<BTreeMap<String, u64>> {
+    let all = status["counters"]["ignored"].as_object().context("no counters")?;
+    let counted = all.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)));
+    Ok(counted.filter(|(_, count)| *count > 0).collect())
 }

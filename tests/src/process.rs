@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 /// Timeout of the start, a reply or the end of a program on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const NTP_PORT: u16 = 123;
 
@@ -78,6 +79,17 @@ pub(crate) fn signal_to(pid: u32, name: &str) -> Result<()> {
     // `kill` is a builtin of the shell, so that no package has to provide it.
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status()?;
     ensure!(status.success(), "kill -{name} failed");
+    Ok(())
+}
+
+/// Waits until a condition holds; `what` names it. It is given more time than a source remains
+/// selected without samples, and than a busy machine needs.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let started = Instant::now();
+    while !holds()? {
+        ensure!(started.elapsed() < WAIT_MAX, "not within {WAIT_MAX:?}: {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! List of the scenarios, by queue, with their needs. [`crate::runner`] runs the queues.
 
 use crate::process::Engine;
-use crate::scenario::{Need, Scenario, scenario};
+use crate::scenario::{Need, Queue, Scenario, scenario};
 use crate::{
     ROOT, ROOT_AND_IPV6, addresses, af_xdp_queues, bench, bench_relay, calibration,
     campaign_brokers, campaign_control, campaign_errors, campaign_install, campaign_local,
@@ -26,38 +26,32 @@ use crate::{
 
 /// Returns all scenarios.
 pub(crate) fn all() -> Vec<Scenario> {
-    let exclusive = exclusive_scenarios().into_iter().map(Scenario::exclusive);
-    exclusive.chain(shared_scenarios()).collect()
+    let queues = [
+        (Queue::Exclusive, exclusive_scenarios()),
+        (Queue::Measuring, measuring_scenarios()),
+        (Queue::Shared, shared_scenarios()),
+    ];
+    let all = queues.into_iter().flat_map(|(queue, scenarios)| {
+        // A scenario of a module may need more than the others.
+        scenarios.into_iter().map(move |one| {
+            let queue = one.queue.max(queue);
+            one.in_queue(queue)
+        })
+    });
+    all.collect()
 }
 
-/// Scenarios that judge rates, latencies or losses, or that load every core.
+/// Scenarios of [`Queue::Exclusive`].
 fn exclusive_scenarios() -> Vec<Scenario> {
-    let mut all = load_engine_scenarios();
-    all.extend(generator_scenarios());
-    all.extend(load_scenarios());
+    let mut all = load_scenarios();
     all.extend(host_scheduler::all());
     all.extend(path_tcp::all());
-    all.extend(path_stall::all());
-    all.extend(path_udp::all());
-    all.extend(cycle_test::all());
     all.extend(server_flood::all());
-    all.extend(load_interruption::all());
-    all.extend(load_offsets::all());
-    all.extend(ntpperf::all());
-    all.extend(load_mix::all());
-    all.extend(load_modes::all());
-    all.extend(load_ptp::all());
-    all.extend(compliant_clients_ptp::all());
-    all.extend(nts_ke_load::all());
     all.extend(host_all::all());
-    all.extend(capture::all());
-    all.extend(query::all());
     all.extend(relay_capacity::all());
     all.extend(
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
     );
-    all.extend(load_profiles::all());
-    all.extend(xdp_load_profiles::all());
     all.extend(client_fairness::all());
     all.extend(bench::all());
     all.extend(bench_relay::all());
@@ -66,7 +60,30 @@ fn exclusive_scenarios() -> Vec<Scenario> {
     all
 }
 
-/// Scenarios whose outcome does not depend on what runs beside them.
+/// Scenarios of [`Queue::Measuring`], the longest first.
+fn measuring_scenarios() -> Vec<Scenario> {
+    let mut all = ntpperf::all();
+    all.extend(load_ptp::all());
+    all.extend(compliant_clients_ptp::all());
+    all.extend(load_profiles::all());
+    all.extend(load_offsets::all());
+    all.extend(capture::all());
+    all.extend(tshark_capture::all());
+    all.extend(cycle_test::all());
+    all.extend(path_udp::all());
+    all.extend(load_modes::all());
+    all.extend(load_mix::all());
+    all.extend(path_stall::all());
+    all.extend(query::all());
+    all.extend(load_interruption::all());
+    all.extend(nts_ke_load::all());
+    all.extend(xdp_load_profiles::all());
+    all.extend(load_engine_scenarios());
+    all.extend(generator_scenarios());
+    all
+}
+
+/// Scenarios of [`Queue::Shared`].
 fn shared_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
     all.extend(scenarios!(ROOT, isolation: leftovers_are_named, isolation_hides_the_host));
@@ -105,7 +122,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(server_sandbox::all());
     all.extend(denied_syscalls::all());
     all.extend(counters::all());
-    all.extend(tshark_capture::all());
     all.extend(relay::all());
     all.extend(relay_xdp::all());
     all.extend(relay_lifecycle::all());

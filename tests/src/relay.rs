@@ -18,7 +18,7 @@ use horolog_sys::socket::DatagramSocket;
 use horolog_wire::prefix::Prefix;
 use tempfile::TempDir;
 
-use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
+use crate::process::{TIMEOUT, binary, run_to_end, signal_to, wait_until};
 use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, relay, relay_lengths, scenarios};
 
@@ -448,29 +448,21 @@ fn an_invalid_table_is_refused() -> Result<()> {
     for (bad, count) in [("copy-rate = none", 1), (&lacking, 2)] {
         fs::write(&file, bad)?;
         signal_to(relay.running.pid(), "HUP")?;
-        wait_until(|| Ok(relay.listing()?.changes_refused == refused + count))?;
+        wait_until("changes are refused", || {
+            Ok(relay.listing()?.changes_refused == refused + count)
+        })?;
         ensure!(relay.listing()?.table == before, "accepted: {bad}");
     }
     // A FIFO without a writer would block a relay that opened it, and no signal would be handled.
     fs::remove_file(&file)?;
     ensure!(Command::new("mkfifo").arg(&file).status()?.success(), "mkfifo");
     signal_to(relay.running.pid(), "HUP")?;
-    wait_until(|| Ok(relay.listing()?.changes_refused == refused + 3))?;
+    wait_until("changes are refused", || Ok(relay.listing()?.changes_refused == refused + 3))?;
     fs::remove_file(&file)?;
     fs::write(&file, good.replace("name = \"g\"", "name = \"new\""))?;
     signal_to(relay.running.pid(), "HUP")?;
-    wait_until(|| Ok(relay.listing()?.table.groups[0].name == "new"))?;
+    wait_until("the table is read", || Ok(relay.listing()?.table.groups[0].name == "new"))?;
     ensure!(relay.listing()?.changes_refused == refused + 3);
-    Ok(())
-}
-
-/// Waits until a condition holds.
-pub(crate) fn wait_until(mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
-    let begun = Instant::now();
-    while !condition()? {
-        ensure!(begun.elapsed() < TIMEOUT, "the condition does not hold after {TIMEOUT:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
     Ok(())
 }
 
@@ -485,10 +477,5 @@ fn a_killed_relay_does_not_block_its_successor() -> Result<()> {
         ensure!(relay.socket().exists(), "a killed relay left no socket");
         Relay::spawn(lab.client(), &relay.directory, &table(at, &[child]), &[])?
     };
-    let begun = Instant::now();
-    while relay.listing().is_err() {
-        ensure!(begun.elapsed() < TIMEOUT, "the relay does not start again");
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+    wait_until("the relay starts again", || Ok(relay.listing().is_ok()))
 }

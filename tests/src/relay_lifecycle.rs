@@ -15,10 +15,9 @@ use horolog_relay::RoutingTableSpec;
 use horolog_sys::netlink::{Netlink, VethEndConfig, VethPairConfig};
 use horolog_wire::prefix::Prefix;
 
-use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
+use crate::process::{TIMEOUT, binary, run_to_end, signal_to, wait_until};
 use crate::relay::{
     GROUP, PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, receive_number, send, table,
-    wait_until,
 };
 use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, relay_lifecycle, scenarios};
@@ -58,7 +57,7 @@ fn reload(relay: &Relay, table: &str) -> Result<()> {
     fs::write(relay.directory.path().join("table.toml"), table)?;
     let wanted = RoutingTableSpec::parse(table)?;
     signal_to(relay.running.pid(), "HUP")?;
-    wait_until(|| Ok(relay.listing()?.table == wanted))
+    wait_until("the table is read", || Ok(relay.listing()?.table == wanted))
         .with_context(|| format!("not reloaded: {table}"))?;
     // The listing shows a table before the BPF programs have it; this response comes after them.
     let mut command = Command::new(binary()?);
@@ -146,9 +145,9 @@ fn a_group_is_joined_again(ipv6: bool) -> Result<()> {
         let receiving = scope.spawn(|| check_arrival(&other, 0..8_000));
         let gone = || Ok(relay.listing()?.groups[0].interface_missing);
         let remade = scope.spawn(|| recreate_link(host, far));
-        wait_until(gone).context("the missing interface is not reported")?;
+        wait_until("the missing interface is reported", gone)?;
         remade.join().ok().context("recreating the link panicked")??;
-        wait_until(|| Ok(!gone()?)).context("the group is not joined again")?;
+        wait_until("the group is joined again", || Ok(!gone()?))?;
         sending.join().ok().context("the source panicked")??;
         receiving.join().ok().context("the receiver panicked")?
     })?;
@@ -180,7 +179,7 @@ fn an_occupied_interface_is_retried() -> Result<()> {
         } else {
             // The relay retries every ten seconds.
             thread::sleep(Duration::from_secs(5));
-            wait_until(|| Ok(engine(&second)? == "xdp"))
+            wait_until("XDP is used", || Ok(engine(&second)? == "xdp"))
                 .with_context(|| format!("{:?}", second.listing()))?;
         }
     }

@@ -16,10 +16,10 @@ use horolog_wire::prefix::Prefix;
 use tempfile::TempDir;
 
 use crate::isolation::check_nothing_attached;
-use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
+use crate::process::{TIMEOUT, binary, run_to_end, signal_to, wait_until};
 use crate::relay::{
     GROUP, PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, payload, receive_number, send,
-    table, wait_until,
+    table,
 };
 use crate::scenario::{Need, Scenario, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, relay_xdp, scenarios};
@@ -201,7 +201,9 @@ fn a_send_interface_may_be_deleted() -> Result<()> {
     ensure!(two.relay.listing()?.send_interface.as_deref() == Some("relay0"));
     let gone = host.command("ip").args(["link", "delete", "relay0"]).output()?;
     ensure!(gone.status.success(), "{gone:?}");
-    wait_until(|| Ok(two.relay.listing()?.send_interface.is_none()))?;
+    wait_until("the interface is found missing", || {
+        Ok(two.relay.listing()?.send_interface.is_none())
+    })?;
     let errors = two.relay.listing()?.receive_errors;
     thread::sleep(QUIET_PERIOD);
     ensure!(two.relay.listing()?.receive_errors == errors, "the relay reads from it still");
@@ -281,7 +283,7 @@ fn groups_that_need_sockets_are_reported() -> Result<()> {
     thread::sleep(DETECTION_TIME);
     signal_to(relay.running.pid(), "KILL")?;
     let mut stderr = None;
-    wait_until(|| {
+    wait_until("the relay ends", || {
         stderr = relay.running.exit_status().map(|(_, words)| words);
         Ok(stderr.is_some())
     })?;

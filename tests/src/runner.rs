@@ -1,7 +1,5 @@
-//! Two queues of scenarios. Shared scenarios mostly wait, for a reply of a peer or for time to
-//! pass, and run several at a time. Exclusive ones measure, or load the whole host; they run
-//! afterwards, one at a time. Each runs isolated ([`crate::isolation`]) and is started by this
-//! program, which prints its output if it fails.
+//! Runs scenarios, queue after queue ([`Queue`]). Each runs isolated ([`crate::isolation`]) and is
+//! started by this program, which prints its output if it fails.
 
 use std::env;
 use std::fmt::Write as _;
@@ -17,40 +15,45 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tempfile::tempfile;
 
 use crate::isolation::isolated;
-use crate::scenario::{Scenario, UnmetRequirement, is_root};
+use crate::scenario::{Queue, Scenario, UnmetRequirement, is_root};
 
 /// First argument with which this program runs one scenario, before its name.
 pub(crate) const ONE: &str = "one";
 
-/// Number of shared scenarios that run at a time, for each core.
-const SHARED_PER_CORE: usize = 2;
 /// Longest duration of a scenario; one that still runs is killed and fails.
 const DURATION_MAX: Duration = Duration::from_mins(10);
 /// Maximum number of scenarios in the report of durations.
 const REPORTED_MAX: usize = 12;
 
 /// Runs the scenarios that the arguments select, or lists them.
-pub(crate) fn run(arguments: &[String], scenarios: Vec<Scenario>) -> ExitCode {
+pub(crate) fn run(arguments: &[String], mut scenarios: Vec<Scenario>) -> ExitCode {
     let mut parsed = Arguments::from_iter(arguments);
-    let (exclusive, shared): (Vec<_>, Vec<_>) =
-        scenarios.into_iter().partition(|scenario| scenario.is_exclusive);
     if parsed.list {
-        let all = shared.into_iter().chain(exclusive).map(trial).collect();
-        return libtest_mimic::run(&parsed, all).exit_code();
+        return libtest_mimic::run(&parsed, scenarios.into_iter().map(trial).collect()).exit_code();
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let width = parsed.test_threads.unwrap_or(SHARED_PER_CORE * cores);
-    let mut failed = false;
-    for (name, queue, width) in [("shared", shared, width), ("exclusive", exclusive, 1)] {
+    let width_max = parsed.test_threads.unwrap_or(usize::MAX);
+    let mut failures = Vec::new();
+    let mut has_failed = false;
+    for queue in Queue::ALL {
         let begun = Instant::now();
+        let width = queue.width(cores).min(width_max);
         parsed.test_threads = Some(width);
-        let conclusion = libtest_mimic::run(&parsed, queue.into_iter().map(trial).collect());
-        failed |= conclusion.has_failed();
-        if let Some(report) = format_durations(take_durations()) {
-            println!("{name}, {width} at a time, {:.0} s: {report}", begun.elapsed().as_secs_f64());
+        let waiting = scenarios.extract_if(.., |scenario| scenario.queue == queue);
+        let conclusion = libtest_mimic::run(&parsed, waiting.map(trial).collect());
+        has_failed |= conclusion.has_failed();
+        let outcomes = take_outcomes();
+        if let Some(report) = format_durations(&outcomes) {
+            let (name, took) = (queue.name(), begun.elapsed().as_secs_f64());
+            println!("{name}, {width} at a time, {took:.0} s: {report}");
         }
+        failures.extend(outcomes.into_iter().filter(|outcome| outcome.error.is_some()));
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    // Repeated last, where a log that is cut still has them.
+    for Outcome { name, error, .. } in failures {
+        println!("failed: {name}: {}", error.unwrap_or_default().trim_end());
+    }
+    if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Runs the scenario called `name` in this process.
@@ -76,10 +79,11 @@ fn trial(scenario: Scenario) -> Trial {
             None => {}
         }
         let begun = Instant::now();
-        let outcome = run_isolated(&scenario.name).map_err(|error| format!("{error:#}"));
-        let mut durations = DURATIONS.lock().unwrap_or_else(PoisonError::into_inner);
-        durations.push((begun.elapsed(), scenario.name));
-        Ok(outcome.map(|()| Completion::Completed)?)
+        let error = run_isolated(&scenario.name).err().map(|error| format!("{error:#}"));
+        let (took, name) = (begun.elapsed(), scenario.name);
+        let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.push(Outcome { name, took, error: error.clone() });
+        error.map_or(Ok(Completion::Completed), |error| Err(error.into()))
     })
 }
 
@@ -119,22 +123,31 @@ fn without_peer(what: &str) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(reason))
 }
 
-static DURATIONS: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+/// Outcome of a scenario that ran.
+struct Outcome {
+    name: String,
+    took: Duration,
+    /// Output of a scenario that failed.
+    error: Option<String>,
+}
 
-fn take_durations() -> Vec<(Duration, String)> {
-    std::mem::take(&mut DURATIONS.lock().unwrap_or_else(PoisonError::into_inner))
+static OUTCOMES: Mutex<Vec<Outcome>> = Mutex::new(Vec::new());
+
+fn take_outcomes() -> Vec<Outcome> {
+    std::mem::take(&mut OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Returns the slowest scenarios in descending order, with the sum of all durations; `None` if
 /// none ran.
-fn format_durations(mut times: Vec<(Duration, String)>) -> Option<String> {
-    if times.is_empty() {
+fn format_durations(outcomes: &[Outcome]) -> Option<String> {
+    if outcomes.is_empty() {
         return None;
     }
-    let sum: Duration = times.iter().map(|(took, _)| *took).sum();
-    let mut text = format!("{} scenarios took {:.0} s:", times.len(), sum.as_secs_f64());
-    times.sort_by(|a, b| b.cmp(a));
-    for (took, name) in times.iter().take(REPORTED_MAX) {
+    let sum: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+    let mut text = format!("{} scenarios took {:.0} s:", outcomes.len(), sum.as_secs_f64());
+    let mut slowest: Vec<_> = outcomes.iter().collect();
+    slowest.sort_by_key(|outcome| std::cmp::Reverse(outcome.took));
+    for Outcome { name, took, .. } in slowest.into_iter().take(REPORTED_MAX) {
         // Writing to memory does not fail.
         let _ = write!(text, "\n{:6.1} s  {name}", took.as_secs_f64());
     }
@@ -147,10 +160,13 @@ mod tests {
 
     #[test]
     fn slowest_scenarios_are_first() {
-        let all = [(1_500, "b"), (3_000, "a")];
-        let times = all.map(|(ms, name)| (Duration::from_millis(ms), name.to_owned()));
+        let outcomes = [(1_500, "b"), (3_000, "a")].map(|(ms, name)| Outcome {
+            name: name.to_owned(),
+            took: Duration::from_millis(ms),
+            error: None,
+        });
         let text = "2 scenarios took 4 s:\n   3.0 s  a\n   1.5 s  b";
-        assert_eq!(format_durations(times.into()).as_deref(), Some(text));
-        assert_eq!(format_durations(Vec::new()), None);
+        assert_eq!(format_durations(&outcomes).as_deref(), Some(text));
+        assert_eq!(format_durations(&[]), None);
     }
 }

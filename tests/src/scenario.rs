@@ -95,19 +95,52 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
+/// Queue of a scenario: what may run at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Queue {
+    /// The outcome does not depend on what runs beside it.
+    Shared,
+    /// The outcome depends on rates, latencies or losses at moderate load.
+    Measuring,
+    /// The scenario loads every core, or judges what needs every core.
+    Exclusive,
+}
+
+impl Queue {
+    /// All queues, in the order in which they run.
+    pub(crate) const ALL: [Self; 3] = [Self::Shared, Self::Measuring, Self::Exclusive];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Measuring => "measuring",
+            Self::Exclusive => "exclusive",
+        }
+    }
+
+    /// Returns the number of scenarios that run at the same time on so many cores.
+    pub(crate) const fn width(self, cores: usize) -> usize {
+        match self {
+            // They mostly wait, for a reply of a peer or for time to pass.
+            Self::Shared => 3 * cores,
+            Self::Measuring => cores,
+            Self::Exclusive => 1,
+        }
+    }
+}
+
 /// Scenario that runs in a process of its own.
 pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) needs: &'static [Need],
-    /// True if nothing else may run at the same time.
-    pub(crate) is_exclusive: bool,
+    pub(crate) queue: Queue,
     pub(crate) run: Box<dyn FnOnce() -> Result<(), String>>,
 }
 
 impl Scenario {
-    /// Makes the scenario exclusive.
-    pub(crate) fn exclusive(self) -> Self {
-        Self { is_exclusive: true, ..self }
+    /// Moves the scenario to this queue.
+    pub(crate) fn in_queue(self, queue: Queue) -> Self {
+        Self { queue, ..self }
     }
 }
 
@@ -119,7 +152,7 @@ pub(crate) fn scenario<E: Display>(
 ) -> Scenario {
     // `{:#}` prints an error with its causes, on one line.
     let run = Box::new(|| run().map_err(|error| format!("{error:#}")));
-    Scenario { name: name.into(), needs, is_exclusive: false, run }
+    Scenario { name: name.into(), needs, queue: Queue::Shared, run }
 }
 
 /// Makes scenarios from functions of one module with the same needs, each named `MODULE::FUNCTION`.

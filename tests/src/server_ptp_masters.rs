@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 
-use crate::process::{Engine, Server};
+use crate::process::{Engine, Server, wait_until};
 use crate::ptp_slave::PtpSlave;
 use crate::ptp4l::Transport;
 use crate::scenario::{Need, Scenario, scenario};
 use crate::server_ptp::{NEEDS, await_state, has_server_offset, port, start_grandmaster};
-use crate::server_sources::wait_until;
 use crate::{scenarios, server_ptp_masters};
 
 const NO_PEERS: &[Need] = &[Need::Root, Need::Ipv6];

@@ -10,8 +10,7 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, Message, MessageType};
 
 use crate::ROOT_AND_IPV6;
-use crate::process::{Engine, TIMEOUT, server_address};
-use crate::relay::wait_until;
+use crate::process::{Engine, TIMEOUT, server_address, wait_until};
 use crate::scenario::{Scenario, scenario};
 use crate::server_ptp::{await_state, port, start_grandmaster};
 
@@ -238,7 +237,7 @@ fn responses_go_to_the_right_port(engine: Engine) -> Result<()> {
         client.check_no_further_response()?;
     }
     // A port publishes its counts periodically.
-    wait_until(|| {
+    wait_until("refused messages are counted", || {
         let refused = port(&server)?["refused"].clone();
         let is_counted = |form: &MessageForm| match form.expected {
             ExpectedResponse::Nothing(reason) => refused[reason].as_u64() >= Some(1),

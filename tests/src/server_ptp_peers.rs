@@ -13,7 +13,7 @@ use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ethernet::{Header, MacAddress};
 use horolog_wire::ptp::{MULTICAST_IPV4, PtpMessageBody};
 
-use crate::process::{Engine, Server, run_to_end};
+use crate::process::{Engine, Server, run_to_end, wait_until};
 use crate::ptp_slave::{PtpSlave, manage, number};
 use crate::ptp4l::Transport;
 use crate::scenario::{Need, Scenario, scenario};
@@ -22,7 +22,7 @@ use crate::server_ptp::{
     start_grandmaster,
 };
 use crate::server_ptp_monitor::parse_message;
-use crate::server_sources::{is_unsynchronised, wait_until};
+use crate::server_sources::is_unsynchronised;
 use crate::{client, scenarios, server_ptp_peers};
 
 const NSM: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("nsm")];

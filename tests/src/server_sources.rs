@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
@@ -23,13 +23,10 @@ use horolog_wire::ntp::{Header, LeapIndicator};
 use tempfile::TempDir;
 
 use crate::client;
-use crate::process::{Engine, Server, TIMEOUT, server_address};
+use crate::process::{Engine, Server, TIMEOUT, server_address, wait_until};
 use crate::scenario::{Need, Scenario, scenario};
 use crate::server_nts::Ntpd;
 
-/// Longer than a source remains selected without samples, and than the server needs to detect it.
-const LONG_TIMEOUT: Duration = Duration::from_secs(30);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Largest difference between fed and served time: a reading over a link on a busy host. It is less
 /// than the difference between fed time and the system clock.
 pub(crate) const ERROR_MAX: Span = Span::from_ns(10_000_000);
@@ -60,16 +57,6 @@ pub(crate) fn all() -> Vec<Scenario> {
     let named = |(name, run)| scenario(format!("server_sources::{name}"), ROOT, run);
     all.extend(of_root.map(named));
     all
-}
-
-/// Waits until `holds` returns true.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let started = Instant::now();
-    while !holds()? {
-        ensure!(started.elapsed() < LONG_TIMEOUT, "condition not reached: {what}");
-        thread::sleep(POLL_INTERVAL);
-    }
-    Ok(())
 }
 
 pub(crate) fn is_unsynchronised(header: &Header) -> bool {

@@ -22,7 +22,7 @@ use horolog_wire::ntp::extension::{FIELD_LEN_MIN, PREFIX_LEN, field_len};
 
 use super::{ExpectedFinding, check_result, reply_to};
 use crate::ROOT;
-use crate::faulty_responder::FaultyResponder;
+use crate::faulty_responder::{FaultGroup, FaultyResponder};
 use crate::load_accounting::options_at_rate;
 use crate::process::server_address;
 use crate::scenario::{Scenario, scenario};
@@ -94,13 +94,14 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
     ("replayed", ExpectedFinding::Duplicate, |making| vec![making.sealed_reply(); 2]),
 ];
 
-/// Starts a server that commits a fault at every second request.
+/// Starts a server that commits the faults in turn, at every second request.
 fn start_server(
     lab: &Lab,
     at: SocketAddr,
     secret: &CookieMasterSecret,
-    commit: FaultFn,
+    faults: &FaultGroup<ExpectedFinding, FaultFn>,
 ) -> Result<FaultyResponder> {
+    let faults = faults.clone();
     let socket = lab.server().run(|| UdpSocket::bind(at))??;
     socket.set_read_timeout(Some(Duration::from_millis(10)))?;
     let keys = CookieKeys::new(secret, ROTATION_DEFAULT, PAST_PERIODS_DEFAULT, ClockRealtime.now());
@@ -116,8 +117,10 @@ fn start_server(
             let mut header = [0; HEADER_LEN];
             reply.emit(&mut header);
             let mut making = ReplyParts { keys: &keys, opened, header, nonces: &mut nonces };
-            let replies = if state.count_request() % 2 == 1 {
-                state.count_fault();
+            let number = state.count_request();
+            let replies = if number % 2 == 1 {
+                let (index, commit) = faults.fault(number);
+                state.count_fault(index);
                 commit(&mut making)
             } else {
                 vec![making.sealed_reply()]
@@ -135,9 +138,9 @@ pub(crate) fn authentication_faults_are_counted() -> Result<()> {
     let at = server_address(&lab, false)?;
     let mut wrong = Vec::new();
     for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
-        for (name, found, commit) in FAULTS {
+        for faults in FaultGroup::by_outcome(FAULTS) {
             let secret = CookieMasterSecret::generate()?;
-            let server = start_server(&lab, at, &secret, commit)?;
+            let server = start_server(&lab, at, &secret, &faults)?;
             let sessions = NtsSessions::from_master_secret(
                 &secret,
                 AeadAlgorithm::AesSivCmac256,
@@ -148,12 +151,16 @@ pub(crate) fn authentication_faults_are_counted() -> Result<()> {
                 engine: Some(engine),
                 requests: RequestMix::only(NtsSessionSource::Existing(Arc::new(sessions))),
                 threads: Some(1),
-                reply_timeout: Duration::from_millis(500),
+                reply_timeout: Duration::from_secs(1),
                 ..options_at_rate(at, (1_000.0, Duration::from_millis(300)))?
             };
             let result = lab.client().run(move || LoadRun::prepare(options)?.run(&mut ()))??;
-            let checked = check_result(&result, found, server.end());
-            wrong.extend(checked.err().map(|why| format!("{name} by {engine:?}: {why:#}")));
+            let counts = server.end();
+            let checked = check_result(&result, faults.outcome, counts)
+                .and_then(|()| faults.check_all_committed(counts));
+            wrong.extend(
+                checked.err().map(|why| format!("{} by {engine:?}: {why:#}", faults.names())),
+            );
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
