@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
+
 use crate::affinity::{set_timer_slack_ns, try_real_time};
 use crate::descriptor::{check, check_new, wait_for};
 
@@ -180,7 +182,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 fn read_numbers<const N: usize>(reader: OwnedFd, limit: Duration) -> io::Result<[u64; N]> {
     let begun = Instant::now();
     // A signal ends a wait early.
-    while !wait_for(reader.as_fd(), libc::POLLIN, limit.saturating_sub(begun.elapsed()))? {
+    while !wait_for(reader.as_fd(), PollFlags::IN, limit.saturating_sub(begun.elapsed()))? {
         if begun.elapsed() >= limit {
             return Err(io::ErrorKind::TimedOut.into());
         }

@@ -5,8 +5,17 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::descriptor::{check, check_new, timespec};
-use crate::io_uring::TimeoutRing;
+use io_uring::{IoUring, opcode, types};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::thread::{
+    NanosleepRelativeResult, clock_nanosleep_absolute, clock_nanosleep_relative, nanosleep,
+};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+use crate::descriptor::{check, timespec};
 
 /// Function of the C library or the kernel that waits for a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,15 +62,13 @@ impl DelayFunction {
 }
 
 /// Delay function with the descriptors that it needs.
-#[derive(Debug)]
 pub struct Delayer(DelayBackend);
 
-#[derive(Debug)]
 enum DelayBackend {
     Plain(DelayFunction),
     Epoll(DelayFunction, OwnedFd),
     Timer(OwnedFd),
-    Ring(TimeoutRing),
+    Ring(Box<IoUring>),
 }
 
 impl Delayer {
@@ -73,17 +80,13 @@ impl Delayer {
     pub fn open(function: DelayFunction) -> io::Result<Self> {
         Ok(Self(match function {
             DelayFunction::EpollWait | DelayFunction::EpollPwait2 => {
-                // SAFETY: one flag in, a new descriptor out, owned from here on.
-                let set = unsafe { check_new(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
-                DelayBackend::Epoll(function, set)
+                DelayBackend::Epoll(function, epoll::create(CreateFlags::CLOEXEC)?)
             }
             DelayFunction::Timerfd => {
-                // SAFETY: numbers in, a new descriptor out, owned from here on.
-                DelayBackend::Timer(unsafe {
-                    check_new(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC))
-                }?)
+                let flags = TimerfdFlags::CLOEXEC;
+                DelayBackend::Timer(timerfd_create(TimerfdClockId::Monotonic, flags)?)
             }
-            DelayFunction::IoUring => DelayBackend::Ring(TimeoutRing::open()?),
+            DelayFunction::IoUring => DelayBackend::Ring(Box::new(IoUring::new(1)?)),
             plain => DelayBackend::Plain(plain),
         }))
     }
@@ -98,26 +101,23 @@ impl Delayer {
             Self(DelayBackend::Plain(function)) => call_plain(*function, delay),
             Self(DelayBackend::Epoll(function, set)) => wait_by_epoll(*function, set, delay),
             Self(DelayBackend::Timer(timer)) => wait_by_timerfd(timer, delay),
-            Self(DelayBackend::Ring(ring)) => ring.wait(delay),
+            Self(DelayBackend::Ring(ring)) => wait_by_ring(ring, delay),
         }
     }
 }
 
 fn call_plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
-    let mut time = timespec(delay);
+    let time = timespec(delay);
     match function {
         DelayFunction::Sleep => sleep(delay),
         DelayFunction::Usleep => usleep(whole_units(delay, 1_000)),
-        DelayFunction::ClockNanosleep => clock_nanosleep(0, &time),
+        DelayFunction::ClockNanosleep => {
+            whole_delay(&clock_nanosleep_relative(ClockId::Monotonic, &time))
+        }
         DelayFunction::ClockNanosleepAbsolute => {
-            let now = crate::clock::read(libc::CLOCK_MONOTONIC);
-            time.tv_sec = time.tv_sec.saturating_add(now.tv_sec);
-            time.tv_nsec += now.tv_nsec;
-            if time.tv_nsec >= 1_000_000_000 {
-                time.tv_nsec -= 1_000_000_000;
-                time.tv_sec = time.tv_sec.saturating_add(1);
-            }
-            clock_nanosleep(libc::TIMER_ABSTIME, &time)
+            let until = clock_gettime(ClockId::Monotonic).checked_add(time);
+            let until = until.unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+            Ok(clock_nanosleep_absolute(ClockId::Monotonic, &until)?)
         }
         DelayFunction::Select => {
             let us = whole_units(delay, 1_000);
@@ -133,7 +133,7 @@ fn call_plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
             // SAFETY: no descriptors are announced, so none are read.
             check(unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds(delay)) }).map(drop)
         }
-        _ => nanosleep(&time, None),
+        _ => whole_delay(&nanosleep(&time)),
     }
 }
 
@@ -166,18 +166,12 @@ pub fn usleep(microseconds: u64) -> io::Result<()> {
     check(unsafe { libc::usleep(microseconds) }).map(drop)
 }
 
-fn clock_nanosleep(flags: libc::c_int, time: &libc::timespec) -> io::Result<()> {
-    let remaining = std::ptr::null_mut();
-    // SAFETY: a timespec that outlives the call; the remainder is not requested.
-    let result = unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, flags, time, remaining) };
-    // The function returns the error number and does not set `errno`.
-    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
-}
-
-fn nanosleep(time: &libc::timespec, remaining: Option<&mut libc::timespec>) -> io::Result<()> {
-    let left = remaining.map_or(std::ptr::null_mut(), std::ptr::from_mut);
-    // SAFETY: both are null or outlive the call.
-    check(unsafe { libc::nanosleep(time, left) }).map(drop)
+fn whole_delay(result: &NanosleepRelativeResult) -> io::Result<()> {
+    match result {
+        NanosleepRelativeResult::Ok => Ok(()),
+        NanosleepRelativeResult::Interrupted(_) => Err(io::ErrorKind::Interrupted.into()),
+        NanosleepRelativeResult::Err(error) => Err((*error).into()),
+    }
 }
 
 /// Calls nanosleep(2) once; returns the remaining delay if a signal ended it early.
@@ -186,61 +180,69 @@ fn nanosleep(time: &libc::timespec, remaining: Option<&mut libc::timespec>) -> i
 ///
 /// Other errors of the kernel.
 pub fn nanosleep_once(delay: Duration) -> io::Result<Duration> {
-    let mut left = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    match nanosleep(&timespec(delay), Some(&mut left)) {
-        Ok(()) => Ok(Duration::ZERO),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+    match nanosleep(&timespec(delay)) {
+        NanosleepRelativeResult::Ok => Ok(Duration::ZERO),
+        NanosleepRelativeResult::Interrupted(left) => {
             Ok(Duration::new(left.tv_sec as u64, left.tv_nsec as u32))
         }
-        Err(error) => Err(error),
+        NanosleepRelativeResult::Err(error) => Err(error.into()),
     }
 }
 
 /// Calls nanosleep(2) with an invalid `tv_nsec` of 10⁹, as a program with a carry error does; it
 /// fails at once.
 pub fn nanosleep_with_invalid_time() -> io::Result<()> {
-    nanosleep(&libc::timespec { tv_sec: 0, tv_nsec: 1_000_000_000 }, None)
+    whole_delay(&nanosleep(&Timespec { tv_sec: 0, tv_nsec: 1_000_000_000 }))
 }
 
 fn wait_by_epoll(function: DelayFunction, set: &OwnedFd, delay: Duration) -> io::Result<()> {
-    let mut event = libc::epoll_event { events: 0, u64: 0 };
-    let result = if function == DelayFunction::EpollWait {
-        // SAFETY: room for the one event that is announced, alive for the call.
-        unsafe { libc::epoll_wait(set.as_raw_fd(), &raw mut event, 1, milliseconds(delay)) }
-    } else {
-        let time = timespec(delay);
-        let no_mask = std::ptr::null::<libc::sigset_t>();
-        // SAFETY: room for one event, a timespec and no mask, alive for the call.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                set.as_raw_fd(),
-                &raw mut event,
-                1,
-                &raw const time,
-                no_mask,
-                0_usize,
-            )
-        };
-        result as libc::c_int
+    let mut event = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
+    if function == DelayFunction::EpollWait {
+        let time = timespec(Duration::from_millis(milliseconds(delay) as u64));
+        epoll::wait(set, &mut event, Some(&time))?;
+        return Ok(());
+    }
+    let time = timespec(delay);
+    let no_mask = std::ptr::null::<libc::sigset_t>();
+    // SAFETY: room for one event, a timespec and no mask, alive for the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            set.as_raw_fd(),
+            event.as_mut_ptr(),
+            1,
+            &raw const time,
+            no_mask,
+            0_usize,
+        )
     };
-    check(result).map(drop)
+    check(result as libc::c_int).map(drop)
 }
 
 fn wait_by_timerfd(timer: &OwnedFd, delay: Duration) -> io::Result<()> {
-    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // An all-zero time would disarm the timer.
     let delay = delay.max(Duration::from_nanos(1));
-    let setting = libc::itimerspec { it_interval: zero, it_value: timespec(delay) };
-    let mut expirations = 0_u64;
-    // SAFETY: a setting that outlives the call; the old one is not requested.
-    check(unsafe {
-        libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut())
-    })?;
-    let room = size_of::<u64>();
-    // SAFETY: eight bytes of room for the count, alive for the call.
-    let result = unsafe { libc::read(timer.as_raw_fd(), (&raw mut expirations).cast(), room) };
-    check(result as libc::c_int).map(drop)
+    let setting = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(delay) };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &setting)?;
+    rustix::io::read(timer, &mut [0; size_of::<u64>()])?;
+    Ok(())
+}
+
+/// Waits by a timeout request. After `Interrupted` it is still in flight, so the ring cannot be
+/// used again.
+fn wait_by_ring(ring: &mut IoUring, delay: Duration) -> io::Result<()> {
+    let time = types::Timespec::from(delay);
+    let request = opcode::Timeout::new(&raw const time).build();
+    // SAFETY: the kernel copies the time when the request is submitted, in the next call.
+    unsafe { ring.submission().push(&request) }.map_err(io::Error::other)?;
+    ring.submit_and_wait(1)?;
+    // Without a completion the wait ended before the timeout expired.
+    let completion = ring.completion().next().ok_or(io::ErrorKind::Interrupted)?;
+    match -completion.result() {
+        // `ETIME` is the result of an expired timeout.
+        libc::ETIME | 0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 #[cfg(test)]
@@ -266,6 +268,17 @@ mod tests {
                 delayer.wait(delay).unwrap();
                 assert!(begun.elapsed() >= delay, "{function:?}: {:?}", begun.elapsed());
             }
+        }
+    }
+
+    #[test]
+    fn timeouts_of_a_ring_follow_one_another() {
+        // A sandbox may forbid it.
+        let Ok(mut delayer) = Delayer::open(DelayFunction::IoUring) else { return };
+        for _ in 0..40 {
+            let begun = Instant::now();
+            delayer.wait(Duration::from_micros(200)).unwrap();
+            assert!(begun.elapsed() >= Duration::from_micros(200));
         }
     }
 

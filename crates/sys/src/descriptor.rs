@@ -8,6 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 /// Converts the -1 of a system call to the error in `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -88,7 +91,7 @@ pub(crate) fn get_option<const N: usize>(
 /// one occurred. A signal ends the wait like a timeout.
 pub(crate) fn wait_for(
     descriptor: BorrowedFd<'_>,
-    events: libc::c_short,
+    events: PollFlags,
     wait: Duration,
 ) -> io::Result<bool> {
     wait_for_any([descriptor], events, wait)
@@ -97,26 +100,20 @@ pub(crate) fn wait_for(
 /// Waits like [`wait_for`] for any of several descriptors.
 pub(crate) fn wait_for_any<const N: usize>(
     descriptors: [BorrowedFd<'_>; N],
-    events: libc::c_short,
+    events: PollFlags,
     wait: Duration,
 ) -> io::Result<bool> {
-    let mut entries =
-        descriptors.map(|one| libc::pollfd { fd: one.as_raw_fd(), events, revents: 0 });
-    let timeout = timespec(wait);
-    // SAFETY: N pollfds and one timespec, all alive for the call; a null mask is allowed.
-    let ready = check(unsafe {
-        libc::ppoll(entries.as_mut_ptr(), N as libc::nfds_t, &raw const timeout, std::ptr::null())
-    });
-    match ready {
+    let mut entries = descriptors.map(|one| PollFd::from_borrowed_fd(one, events));
+    match poll(&mut entries, Some(&timespec(wait))) {
         Ok(count) => Ok(count > 0),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        Err(error) => Err(error),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Converts a duration to a `timespec`, saturating at the range of seconds.
-pub(crate) fn timespec(duration: Duration) -> libc::timespec {
-    libc::timespec {
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
     }

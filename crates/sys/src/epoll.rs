@@ -2,16 +2,23 @@
 //! for writing.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::descriptor::{check, check_new, wait_for};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::descriptor::{timespec, wait_for};
 
 /// Set of descriptors to wait for.
 pub struct Epoll {
     descriptor: OwnedFd,
-    events: Box<[libc::epoll_event]>,
+    events: Box<[Event]>,
 }
+
+// SAFETY: the events carry tokens alone, although they could carry pointers.
+unsafe impl Send for Epoll {}
 
 impl Epoll {
     /// Creates an empty set that reports up to `slots` descriptors at a time.
@@ -20,23 +27,22 @@ impl Epoll {
     ///
     /// If the process has no descriptor left.
     pub fn new(slots: usize) -> io::Result<Self> {
-        // SAFETY: one flag in, a new descriptor out, owned from here on.
-        let descriptor = unsafe { check_new(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
-        let none = libc::epoll_event { events: 0, u64: 0 };
+        let descriptor = epoll::create(CreateFlags::CLOEXEC)?;
+        let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         Ok(Self { descriptor, events: vec![none; slots].into_boxed_slice() })
     }
 
     /// Adds a descriptor, reported as `token` when it is readable. Closing the descriptor removes
     /// it.
     pub fn add(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN, token)
+        self.add_for(descriptor, EventFlags::IN, token)
     }
 
     /// Adds a descriptor, reported when it is readable, that several sets wait for; of the threads
     /// that block in [`Epoll::wait_in_milliseconds`], about one is woken for each event
     /// (`EPOLLEXCLUSIVE`).
     pub fn add_shared(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN | libc::EPOLLEXCLUSIVE, token)
+        self.add_for(descriptor, EventFlags::IN | EventFlags::EXCLUSIVE, token)
     }
 
     /// Enables or disables reports of writability for a descriptor in the set.
@@ -46,33 +52,23 @@ impl Epoll {
         token: u64,
         write: bool,
     ) -> io::Result<()> {
-        let write = if write { libc::EPOLLOUT } else { 0 };
-        self.control(libc::EPOLL_CTL_MOD, descriptor, libc::EPOLLIN | write, token)
+        let write = if write { EventFlags::OUT } else { EventFlags::empty() };
+        let events = EventFlags::IN | write;
+        Ok(epoll::modify(&self.descriptor, descriptor, EventData::new_u64(token), events)?)
     }
 
     /// Removes a descriptor from the set.
     pub fn remove(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
+        Ok(epoll::delete(&self.descriptor, descriptor)?)
     }
 
-    fn control(
+    fn add_for(
         &self,
-        operation: libc::c_int,
         descriptor: BorrowedFd<'_>,
-        events: libc::c_int,
+        events: EventFlags,
         token: u64,
     ) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: events as u32, u64: token };
-        // SAFETY: the event outlives the call; both descriptors are open.
-        check(unsafe {
-            libc::epoll_ctl(
-                self.descriptor.as_raw_fd(),
-                operation,
-                descriptor.as_raw_fd(),
-                &raw mut event,
-            )
-        })
-        .map(drop)
+        Ok(epoll::add(&self.descriptor, descriptor, EventData::new_u64(token), events)?)
     }
 
     /// Waits like [`Epoll::wait`], with the timeout rounded up to milliseconds, or without a
@@ -81,14 +77,13 @@ impl Epoll {
         &mut self,
         wait: Option<Duration>,
     ) -> io::Result<impl Iterator<Item = u64>> {
-        let timeout = wait.map_or(-1, |wait| {
-            libc::c_int::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
-        });
-        let ready = match self.collect_events(timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+        // Longer than epoll_wait(2) can wait is an error.
+        let timeout = wait.map(|wait| timespec(wait.min(Duration::from_millis(i32::MAX as u64))));
+        let ready = match self.collect_events(timeout.as_ref()) {
+            Err(Errno::INTR) => 0,
             other => other?,
         };
-        Ok(self.events[..ready].iter().map(|event| event.u64))
+        Ok(self.events[..ready].iter().map(|event| event.data.u64()))
     }
 
     /// Waits up to `wait`, with nanosecond resolution, until a descriptor is ready; returns the
@@ -97,27 +92,19 @@ impl Epoll {
         let mut ready = self.collect_ready()?;
         // The timeout of epoll_wait(2) is in milliseconds; ppoll(2) on the epoll descriptor is
         // finer.
-        if ready == 0 && !wait.is_zero() && wait_for(self.descriptor.as_fd(), libc::POLLIN, wait)? {
+        if ready == 0 && !wait.is_zero() && wait_for(self.descriptor.as_fd(), PollFlags::IN, wait)?
+        {
             ready = self.collect_ready()?;
         }
-        Ok(self.events[..ready].iter().map(|event| event.u64))
+        Ok(self.events[..ready].iter().map(|event| event.data.u64()))
     }
 
     fn collect_ready(&mut self) -> io::Result<usize> {
-        self.collect_events(0)
+        Ok(self.collect_events(Some(&timespec(Duration::ZERO)))?)
     }
 
-    fn collect_events(&mut self, timeout_ms: libc::c_int) -> io::Result<usize> {
-        // SAFETY: room for as many events as are announced, alive for the call.
-        check(unsafe {
-            libc::epoll_wait(
-                self.descriptor.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                self.events.len() as libc::c_int,
-                timeout_ms,
-            )
-        })
-        .map(|ready| ready as usize)
+    fn collect_events(&mut self, timeout: Option<&Timespec>) -> Result<usize, Errno> {
+        epoll::wait(&self.descriptor, &mut self.events[..], timeout)
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use horolog_time::NS_PER_S;
 
+use rustix::event::PollFlags;
+
 use crate::descriptor::{check, wait_for};
 
 /// `struct ptp_extts_request`.
@@ -104,7 +106,7 @@ impl ExternalTimestampChannel {
     ///
     /// If the clock is gone.
     pub fn wait(&mut self, wait: Duration) -> io::Result<Option<ExternalTimestamp>> {
-        if !wait_for(self.file.as_fd(), libc::POLLIN, wait)? {
+        if !wait_for(self.file.as_fd(), PollFlags::IN, wait)? {
             return Ok(None);
         }
         let mut bytes = [0; EVENT_LEN];

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use horolog_time::{Timestamp, Utc};
 
+use rustix::event::PollFlags;
+
 use crate::descriptor::{check, wait_for};
 
 const LINES_MAX: usize = 64;
@@ -119,7 +121,7 @@ impl GpioLine {
     ///
     /// If the chip is gone.
     pub fn wait(&mut self, wait: Duration) -> io::Result<Option<GpioLineEvent>> {
-        if !wait_for(self.events.as_fd(), libc::POLLIN, wait)? {
+        if !wait_for(self.events.as_fd(), PollFlags::IN, wait)? {
             return Ok(None);
         }
         let mut bytes = [0; EVENT_LEN];

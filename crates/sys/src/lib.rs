@@ -30,7 +30,6 @@ pub mod external_timestamps;
 pub mod filter;
 pub mod gpio;
 pub mod hardware_timestamps;
-pub mod io_uring;
 pub mod listen;
 pub mod memfd_shared_memory;
 pub mod memory;

@@ -2,7 +2,8 @@
 
 use std::{fs, io};
 
-use crate::descriptor::check;
+use rustix::mm::{MlockAllFlags, mlockall, munlockall};
+use rustix::param::page_size;
 
 /// Guard of the memory of this process, locked in RAM by mlockall(2); dropping it unlocks it.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ impl LockedMemoryGuard {
     ///
     /// Of mlockall(2), usually for lack of `CAP_IPC_LOCK` and too small a `RLIMIT_MEMLOCK`.
     pub fn lock() -> io::Result<Self> {
-        Self::lock_with(libc::MCL_CURRENT | libc::MCL_FUTURE)
+        Self::lock_with(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
     }
 
     /// Locks the present memory only; later allocations do not count towards `RLIMIT_MEMLOCK`.
@@ -24,20 +25,19 @@ impl LockedMemoryGuard {
     ///
     /// Errors of [`Self::lock`].
     pub fn lock_present() -> io::Result<Self> {
-        Self::lock_with(libc::MCL_CURRENT)
+        Self::lock_with(MlockAllFlags::CURRENT)
     }
 
-    fn lock_with(flags: libc::c_int) -> io::Result<Self> {
-        // SAFETY: flags; what is mapped stays where it is.
-        check(unsafe { libc::mlockall(flags) })?;
+    fn lock_with(flags: MlockAllFlags) -> io::Result<Self> {
+        mlockall(flags)?;
         Ok(Self(()))
     }
 }
 
 impl Drop for LockedMemoryGuard {
     fn drop(&mut self) {
-        // SAFETY: no argument; it fails only where nothing is locked.
-        unsafe { libc::munlockall() };
+        // Fails only where nothing is locked.
+        let _ = munlockall();
     }
 }
 
@@ -53,14 +53,7 @@ pub fn resident_bytes() -> io::Result<u64> {
         .nth(1)
         .and_then(|field| field.parse().ok())
         .ok_or(io::ErrorKind::InvalidData)?;
-    Ok(pages * page_bytes())
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: a number in, a number out.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // sysconf(3) returns -1 only for unknown names.
-    bytes as u64
+    Ok(pages * page_size() as u64)
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use rustix::event::PollFlags;
+
 use crate::descriptor::{check, check_new, wait_for};
 use crate::signal::Signal;
 
@@ -75,7 +77,7 @@ impl ProcessHandle {
     /// Waits up to `wait` for the end of the process; returns true if it has ended. A signal
     /// handler ends the wait early.
     pub fn wait(&self, wait: Duration) -> io::Result<bool> {
-        wait_for(self.descriptor.as_fd(), libc::POLLIN, wait)
+        wait_for(self.descriptor.as_fd(), PollFlags::IN, wait)
     }
 }
 

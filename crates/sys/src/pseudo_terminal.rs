@@ -1,19 +1,20 @@
 //! Pseudo-terminals (pty(7)): serial lines whose master side belongs to this process, for simulated
 //! devices such as a receiver in tests.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use crate::descriptor::check;
+use rustix::pty::{ptsname, unlockpt};
 
 /// Master side of a pseudo-terminal; dropping it closes the line.
 #[derive(Debug)]
 pub struct PseudoTerminal {
     file: File,
-    number: u32,
+    path: PathBuf,
 }
 
 impl PseudoTerminal {
@@ -26,19 +27,15 @@ impl PseudoTerminal {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true);
         let file = options.custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK).open("/dev/ptmx")?;
-        let (mut number, unlocked) = (0_u32, 0_i32);
-        // SAFETY: each request reads or writes one number, which outlives the call.
-        unsafe {
-            check(libc::ioctl(file.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked))?;
-            check(libc::ioctl(file.as_raw_fd(), libc::TIOCGPTN, &raw mut number))?;
-        }
-        Ok(Self { file, number })
+        unlockpt(&file)?;
+        let path = OsString::from_vec(ptsname(&file, [])?.into_bytes()).into();
+        Ok(Self { file, path })
     }
 
     /// Returns the path of the slave device.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        format!("/dev/pts/{}", self.number).into()
+        self.path.clone()
     }
 }
 

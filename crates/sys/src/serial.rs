@@ -2,37 +2,31 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::descriptor::{check, wait_for};
+use rustix::event::PollFlags;
+use rustix::termios::{
+    ControlModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr,
+};
 
-/// Supported speeds in bits per second, with their termios constants.
-const SPEEDS: [(u32, libc::speed_t); 9] = [
-    (4_800, libc::B4800),
-    (9_600, libc::B9600),
-    (19_200, libc::B19200),
-    (38_400, libc::B38400),
-    (57_600, libc::B57600),
-    (115_200, libc::B115200),
-    (230_400, libc::B230400),
-    (460_800, libc::B460800),
-    (921_600, libc::B921600),
-];
+use crate::descriptor::wait_for;
+
+/// Supported speeds in bits per second.
+const SPEEDS: [u32; 9] = [4_800, 9_600, 19_200, 38_400, 57_600, 115_200, 230_400, 460_800, 921_600];
 
 /// Returns true if this speed is supported, in bits per second.
 #[must_use]
 pub fn is_supported_speed(bits_per_second: u32) -> bool {
-    SPEEDS.iter().any(|(speed, _)| *speed == bits_per_second)
+    SPEEDS.contains(&bits_per_second)
 }
 
 /// Returns the supported speeds, in bits per second.
 #[must_use]
-pub fn speeds() -> [u32; SPEEDS.len()] {
-    SPEEDS.map(|(speed, _)| speed)
+pub const fn speeds() -> [u32; SPEEDS.len()] {
+    SPEEDS
 }
 
 /// Open serial line or pseudo-terminal.
@@ -49,28 +43,20 @@ impl SerialLine {
     /// If there is no such device, it is not readable, it is no terminal (`ENOTTY`), or it does not
     /// support the speed.
     pub fn open(path: &Path, bits_per_second: u32) -> io::Result<Self> {
-        let speed = SPEEDS.iter().find(|(speed, _)| *speed == bits_per_second);
-        let (_, speed) = speed.ok_or(io::ErrorKind::InvalidInput)?;
+        if !is_supported_speed(bits_per_second) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         // Neither waits for the carrier nor makes the line the controlling terminal.
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        let mut settings = MaybeUninit::<libc::termios>::uninit();
-        // SAFETY: the kernel fills the structure, which is read only where it did.
-        check(unsafe { libc::tcgetattr(file.as_raw_fd(), settings.as_mut_ptr()) })?;
-        // SAFETY: tcgetattr filled it.
-        let mut settings = unsafe { settings.assume_init() };
-        // SAFETY: the structure is alive and whole; the calls change nothing but it.
-        check(unsafe {
-            libc::cfmakeraw(&raw mut settings);
-            libc::cfsetspeed(&raw mut settings, *speed)
-        })?;
-        // Eight bits without parity come from cfmakeraw.
-        settings.c_cflag &= !(libc::CSTOPB | libc::CRTSCTS);
-        settings.c_cflag |= libc::CLOCAL | libc::CREAD;
-        // SAFETY: the structure is alive and whole; the kernel only reads it.
-        check(unsafe { libc::tcsetattr(file.as_raw_fd(), libc::TCSANOW, &raw const settings) })?;
-        // SAFETY: takes a descriptor and a number.
-        check(unsafe { libc::tcflush(file.as_raw_fd(), libc::TCIFLUSH) })?;
+        let mut settings = tcgetattr(&file)?;
+        settings.make_raw();
+        settings.set_speed(bits_per_second)?;
+        // Eight bits without parity come from make_raw.
+        settings.control_modes.remove(ControlModes::CSTOPB | ControlModes::CRTSCTS);
+        settings.control_modes.insert(ControlModes::CLOCAL | ControlModes::CREAD);
+        tcsetattr(&file, OptionalActions::Now, &settings)?;
+        tcflush(&file, QueueSelector::IFlush)?;
         Ok(Self { file })
     }
 
@@ -81,7 +67,7 @@ impl SerialLine {
     ///
     /// If the line is gone.
     pub fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>> {
-        if !wait_for(self.file.as_fd(), libc::POLLIN, wait)? {
+        if !wait_for(self.file.as_fd(), PollFlags::IN, wait)? {
             return Ok(None);
         }
         match self.file.read(buffer) {

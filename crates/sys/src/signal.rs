@@ -88,9 +88,10 @@ impl BlockedSignals {
         let timeout = timespec(wait);
         // SAFETY: a plain C structure, for which all bytes zero is valid.
         let mut details: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: an initialised set, the details and a timespec, alive for the call.
+        // SAFETY: an initialised set, the details and a time in the layout of a timespec, alive for
+        // the call.
         let result = check(unsafe {
-            libc::sigtimedwait(&raw const self.set, &raw mut details, &raw const timeout)
+            libc::sigtimedwait(&raw const self.set, &raw mut details, (&raw const timeout).cast())
         });
         match result {
             Ok(number) => {
@@ -212,6 +213,7 @@ pub(crate) fn signal_set(numbers: impl IntoIterator<Item = libc::c_int>) -> libc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::NanosleepRelativeResult;
     use std::sync::mpsc;
     use std::thread;
 
@@ -247,16 +249,14 @@ mod tests {
         let (announce, announced) = mpsc::channel();
         let sleeper = thread::spawn(move || {
             announce.send(InterruptibleThread::current().unwrap()).unwrap();
-            let long = timespec(Duration::from_mins(1));
-            // SAFETY: one timespec alive for the call.
-            check(unsafe { libc::nanosleep(&raw const long, std::ptr::null_mut()) })
+            rustix::thread::nanosleep(&timespec(Duration::from_mins(1)))
         });
         let thread = announced.recv().unwrap();
         while !sleeper.is_finished() {
             thread.interrupt().unwrap();
             thread::sleep(Duration::from_millis(1));
         }
-        let ended = sleeper.join().unwrap().unwrap_err();
-        assert_eq!(ended.kind(), io::ErrorKind::Interrupted);
+        let ended = sleeper.join().unwrap();
+        assert!(matches!(ended, NanosleepRelativeResult::Interrupted(_)));
     }
 }

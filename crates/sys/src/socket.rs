@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
+use rustix::event::PollFlags;
+
 use crate::address::SockaddrBuffer;
 use crate::descriptor::{check, check_new, get_option, set_option, wait_for, wait_for_any};
 use crate::filter::{self, BpfInstruction};
@@ -314,17 +316,17 @@ impl DatagramSocket {
     /// Waits up to `wait` until the socket is readable; returns true if it is. A signal ends the
     /// wait like a timeout.
     pub fn wait_readable(&self, wait: Duration) -> io::Result<bool> {
-        wait_for(self.as_fd(), libc::POLLIN, wait)
+        wait_for(self.as_fd(), PollFlags::IN, wait)
     }
 
     /// Waits like [`DatagramSocket::wait_readable`] for either of two sockets.
     pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
-        wait_for_any([self.as_fd(), other.as_fd()], libc::POLLIN, wait)
+        wait_for_any([self.as_fd(), other.as_fd()], PollFlags::IN, wait)
     }
 
     /// Waits like [`DatagramSocket::wait_readable`] until the socket is writable.
     pub fn wait_writable(&self, wait: Duration) -> io::Result<bool> {
-        wait_for(self.as_fd(), libc::POLLOUT, wait)
+        wait_for(self.as_fd(), PollFlags::OUT, wait)
     }
 
     pub(crate) fn switch_on(&self, level: c_int, name: c_int) -> io::Result<()> {

@@ -8,6 +8,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
+
 use crate::descriptor::wait_for;
 
 /// Origin of a notification (`SO_EE_ORIGIN_ZEROCOPY` in linux/errqueue.h).
@@ -114,7 +116,7 @@ impl<'a> ZeroCopySender<'a> {
                         return Ok(self.completed != before);
                     }
                     // A non-empty error queue always reports `POLLERR`.
-                    if !wait_for(self.stream.as_fd(), libc::POLLERR, wait)? {
+                    if !wait_for(self.stream.as_fd(), PollFlags::ERR, wait)? {
                         return Ok(false);
                     }
                 }

@@ -3,38 +3,30 @@
 mod child_socket;
 mod responder;
 
-use std::ffi::{c_char, c_int};
 use std::io;
-use std::mem::{offset_of, zeroed};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use crate::descriptor::check;
-use crate::socket::DatagramSocket;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with,
+};
 
 pub use child_socket::{SocketToChild, inherited_socket};
 pub use responder::{UnixResponder, UnixResponderError, make_directory};
 
 /// Backlog of a listener, as in the standard library.
-const BACKLOG: c_int = 128;
+const BACKLOG: i32 = 128;
+/// Longest path of a socket in bytes (unix(7)).
+const PATH_BYTES_MAX: usize = 107;
 
-/// Returns a socket address with its length in bytes.
-fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
-    // SAFETY: a structure of numbers, for which all zeros are valid.
-    let mut address: libc::sockaddr_un = unsafe { zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.as_os_str().as_bytes();
-    // The path needs room for a terminating NUL byte.
-    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a valid socket path"));
+/// Returns a socket address; the path needs room for a terminating NUL byte.
+fn address_of(path: &Path) -> io::Result<SocketAddrUnix> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not a valid socket path");
+    if path.as_os_str().len() > PATH_BYTES_MAX {
+        return Err(invalid());
     }
-    for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
-        *slot = *byte as c_char;
-    }
-    let length = offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
-    Ok((address, length as libc::socklen_t))
+    SocketAddrUnix::new(path).map_err(|_| invalid())
 }
 
 /// Connects to the listener at `path` without blocking; the returned stream blocks.
@@ -43,13 +35,11 @@ fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
 ///
 /// Of connect(2): `WouldBlock` if the queue of a stopped listener is full.
 pub fn connect_without_waiting(path: &Path) -> io::Result<UnixStream> {
-    let (address, length) = address_of(path)?;
-    let socket = DatagramSocket::open(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
-    // SAFETY: an open descriptor; the address and its length, alive for the call.
-    check(unsafe {
-        libc::connect(socket.as_fd().as_raw_fd(), (&raw const address).cast(), length)
-    })?;
-    let stream = UnixStream::from(socket.into_descriptor());
+    let address = address_of(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &address)?;
+    let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
 }
@@ -62,16 +52,12 @@ pub fn connect_without_waiting(path: &Path) -> io::Result<UnixStream> {
 ///
 /// Of bind(2): `AddrInUse` if the path exists.
 fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
-    let (address, length) = address_of(path)?;
-    let socket = DatagramSocket::open(libc::AF_UNIX, libc::SOCK_STREAM, 0)?;
-    let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: an open descriptor and a number.
-    check(unsafe { libc::fchmod(descriptor, mode) })?;
-    // SAFETY: an open descriptor; the address and its length, alive for the call.
-    check(unsafe { libc::bind(descriptor, (&raw const address).cast(), length) })?;
-    // SAFETY: an open descriptor and a number.
-    check(unsafe { libc::listen(descriptor, BACKLOG) })?;
-    Ok(socket.into_descriptor().into())
+    let address = address_of(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 #[cfg(test)]
@@ -104,8 +90,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("horolog.{}.sock", std::process::id()));
         assert_eq!(connect_without_waiting(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
         let listener = UnixListener::bind(&path).unwrap();
-        // SAFETY: an open descriptor and a number; listen(2) may be repeated.
-        check(unsafe { libc::listen(listener.as_raw_fd(), 1) }).unwrap();
+        // listen(2) may be repeated.
+        rustix::net::listen(&listener, 1).unwrap();
         let mut first = connect_without_waiting(&path).unwrap();
         let _second = connect_without_waiting(&path).unwrap();
         assert_eq!(connect_without_waiting(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
