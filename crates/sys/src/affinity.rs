@@ -1,9 +1,12 @@
 //! CPU affinity and scheduling of this thread: cores, nice value, real-time policies, timer slack.
 
 use std::io;
-use std::mem::size_of_val;
+use std::num::NonZeroU64;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+use rustix::process::{getpriority_process, setpriority_process};
+use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use crate::descriptor::check;
 
@@ -46,17 +49,12 @@ pub fn pin_command_to_core(command: &mut Command, core: usize) -> &mut Command {
 /// precedence: each step divides its scheduling weight by 1.25 (sched(7)).
 pub fn increase_nice(steps: u8) -> io::Result<()> {
     let increased = (nice()? + i32::from(steps)).min(19);
-    // SAFETY: three numbers; 0 is this thread.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, increased) }).map(drop)
+    Ok(setpriority_process(None, increased)?)
 }
 
 /// Returns this thread's nice value, -20 to 19.
 pub fn nice() -> io::Result<i32> {
-    // The C library returns -1 both for a nice value and for an error; the system call returns 20
-    // minus the value.
-    // SAFETY: numbers only; 0 is this thread.
-    let share = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
-    Ok(20 - check(share as libc::c_int)?)
+    Ok(getpriority_process(None)?)
 }
 
 /// Result of a request for real-time scheduling.
@@ -220,16 +218,12 @@ struct SchedulingAttributes {
 /// (`PR_SET_TIMERSLACK` in prctl(2)).
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     // Zero would mean the default.
-    let slack = libc::c_ulong::from(slack_ns.max(1));
-    // SAFETY: numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) }).map(drop)
+    Ok(set_current_timer_slack(NonZeroU64::new(slack_ns.max(1).into()))?)
 }
 
 /// Returns the timer slack of this thread, in nanoseconds.
 pub fn timer_slack_ns() -> io::Result<u32> {
-    // SAFETY: numbers only.
-    let slack = check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) })?;
-    Ok(slack.unsigned_abs())
+    Ok(current_timer_slack()? as u32)
 }
 
 #[cfg(test)]

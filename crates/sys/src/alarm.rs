@@ -3,14 +3,19 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFlags, pause};
+use rustix::io::{Errno, write};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
+};
 
 use crate::affinity::{set_timer_slack_ns, try_real_time};
-use crate::descriptor::{check, check_new, wait_for};
+use crate::descriptor::{check, wait_for};
 
 /// Number of `SIGALRM` signals handled in the child.
 static ALARM_SIGNALS: AtomicU32 = AtomicU32::new(0);
@@ -46,8 +51,8 @@ pub fn alarm_and_pause(seconds: u32, settings: AlarmChildScheduling) -> io::Resu
         let begun = now_ns();
         // SAFETY: a number in, a number out; the signal has a handler in this process.
         unsafe { libc::alarm(seconds) };
-        // SAFETY: no argument; it returns when a handler has.
-        unsafe { libc::pause() };
+        // It returns when a handler has.
+        pause();
         [now_ns().wrapping_sub(begun)]
     })?;
     Ok(took_ns)
@@ -116,38 +121,31 @@ fn run_in_child<const N: usize>(
     settings: AlarmChildScheduling,
     work: impl FnOnce() -> [u64; N],
 ) -> io::Result<[u64; N]> {
-    let (reader, writer) = pipe()?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: the child runs the code of the branch below, which makes system calls and touches
     // nothing that another thread may have left half changed, and ends without destructors.
     let child = check(unsafe { libc::fork() })?;
-    if child == 0 {
+    let Some(child) = Pid::from_raw(child) else {
         let numbers = prepare_child(settings).map(|()| work());
-        let (status, bytes) = match &numbers {
-            Ok(numbers) => (0, numbers.as_slice()),
-            Err(_) => (1, [].as_slice()),
-        };
-        // SAFETY: a slice of numbers, alive for the call, and the end of this process.
-        unsafe {
-            libc::write(writer.as_raw_fd(), bytes.as_ptr().cast(), size_of_val(bytes));
-            libc::_exit(status);
+        // Fails only if the parent has stopped reading.
+        for number in numbers.iter().flatten() {
+            let _ = write(&writer, &number.to_ne_bytes());
         }
-    }
+        // SAFETY: the end of this process, without running anything else in it.
+        unsafe { libc::_exit(numbers.is_err().into()) }
+    };
     drop(writer);
     let numbers = read_numbers(reader, limit);
-    // SAFETY: a child that nothing else waits for; one that has ended is not harmed.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        while libc::waitpid(child, std::ptr::null_mut(), 0) == -1
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
-    }
+    // A child that nothing else waits for; one that has ended is not harmed.
+    let _ = kill_process(child, Signal::KILL);
+    while matches!(waitpid(Some(child), WaitOptions::empty()), Err(Errno::INTR)) {}
     numbers
 }
 
 /// Sets up scheduling and signal handler of the child, by system calls only.
 fn prepare_child(settings: AlarmChildScheduling) -> io::Result<()> {
-    // SAFETY: numbers alone: it dies with the thread that made it.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    // It dies with the thread that made it.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     let handler: extern "C" fn(libc::c_int) = count_signal;
     // SAFETY: a plain C structure, for which all bytes zero is valid: no flag, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -167,15 +165,6 @@ fn prepare_child(settings: AlarmChildScheduling) -> io::Result<()> {
     match settings.real_time_priority.map(try_real_time) {
         Some(crate::affinity::RealTimeSchedulingOutcome::Unchanged(error)) => Err(error),
         _ => Ok(()),
-    }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [-1; 2];
-    // SAFETY: room for two descriptors, which are new and owned from here on.
-    unsafe {
-        check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
-        Ok((check_new(ends[0])?, check_new(ends[1])?))
     }
 }
 

@@ -4,6 +4,8 @@
 use std::io;
 
 use horolog_time::NS_PER_S;
+use rustix::io::Errno;
+use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 
 use crate::clock::read;
 
@@ -26,17 +28,17 @@ pub enum SleepEndReason {
 }
 
 impl SleepClock {
-    pub(crate) const fn number(self) -> libc::clockid_t {
+    pub(crate) const fn id(self) -> ClockId {
         match self {
-            Self::Realtime => libc::CLOCK_REALTIME,
-            Self::Tai => libc::CLOCK_TAI,
+            Self::Realtime => ClockId::Realtime,
+            Self::Tai => ClockId::Tai,
         }
     }
 
     /// Returns the reading of the clock, in ns since 1970.
     #[must_use]
     pub fn now_ns(self) -> i64 {
-        let time = read(self.number());
+        let time = read(self.id() as libc::clockid_t);
         time.tv_sec.saturating_mul(NS_PER_S).saturating_add(time.tv_nsec)
     }
 
@@ -46,27 +48,17 @@ impl SleepClock {
     ///
     /// None is known for an instant from 1970 on; `InvalidInput` for one before.
     pub fn sleep_until_ns(self, ns: i64) -> io::Result<SleepEndReason> {
-        let until = timespec(ns);
-        // SAFETY: one timespec that outlives the call; the remainder is not requested.
-        let error = unsafe {
-            libc::clock_nanosleep(
-                self.number(),
-                libc::TIMER_ABSTIME,
-                &raw const until,
-                std::ptr::null_mut(),
-            )
-        };
-        match error {
-            0 => Ok(SleepEndReason::Reached),
-            libc::EINTR => Ok(SleepEndReason::Interrupted),
-            error => Err(io::Error::from_raw_os_error(error)),
+        match clock_nanosleep_absolute(self.id(), &timespec(ns)) {
+            Ok(()) => Ok(SleepEndReason::Reached),
+            Err(Errno::INTR) => Ok(SleepEndReason::Interrupted),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
 /// Converts ns since 1970 to a `timespec`; the kernel rejects negative ones.
-pub(crate) const fn timespec(ns: i64) -> libc::timespec {
-    libc::timespec { tv_sec: ns.div_euclid(NS_PER_S), tv_nsec: ns % NS_PER_S }
+pub(crate) const fn timespec(ns: i64) -> Timespec {
+    Timespec { tv_sec: ns.div_euclid(NS_PER_S), tv_nsec: ns % NS_PER_S }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
+use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
+
 use crate::descriptor::check;
 
 /// Bracketed readings of which the tightest is used: enough that one is not interrupted, few enough
@@ -87,17 +89,9 @@ fn read_bracketed() -> ClockOffset {
 /// Sleeps until `instant`; returns at once if that has passed. A signal ends the sleep early.
 pub fn sleep_until(instant: Timestamp<Monotonic>) {
     let (seconds, nanoseconds) = instant.to_timespec();
-    let until = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
-    // SAFETY: one timespec that outlives the call; the remainder is not requested. The result is of
-    // no use: the sleep is over, or a signal ended it, which is documented.
-    let _ = unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const until,
-            std::ptr::null_mut(),
-        )
-    };
+    let until = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
+    // The result is of no use: the sleep is over, or a signal ended it, which is documented.
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
 }
 
 pub(crate) fn read(clock: libc::clockid_t) -> libc::timespec {

@@ -2,29 +2,43 @@
 //! waiting.
 
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 /// Converts the -1 of a system call to the error in `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Checks the result of a system call that returns a new descriptor, which the caller then owns.
+/// Takes over the descriptor that the parent program passed under this number, if it is a wanted
+/// one. Call it at most once for each number.
 ///
-/// # Safety
+/// # Errors
 ///
-/// `result` is what a call that creates a descriptor returned just now, and nothing else owns it.
-pub(crate) unsafe fn check_new(result: libc::c_int) -> io::Result<OwnedFd> {
-    let descriptor = check(result)?;
-    // SAFETY: the caller guarantees that this open descriptor is new and has no owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+/// `InvalidInput` for any other descriptor, which is left open.
+pub(crate) fn inherited(
+    number: RawFd,
+    is_wanted: impl FnOnce(BorrowedFd<'_>) -> bool,
+) -> io::Result<OwnedFd> {
+    // SAFETY: numbers only; a number that is no descriptor is an error.
+    let is_open = number >= 3 && unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
+    if !is_open {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: it is open, and the program that started this one left it for this call, unless it is
+    // of another kind; then it is left open.
+    let descriptor = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+    if !is_wanted(descriptor.as_fd()) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    fcntl_setfd(&*descriptor, FdFlags::CLOEXEC)?;
+    Ok(ManuallyDrop::into_inner(descriptor))
 }
 
 /// Passes the descriptor `from`, which must stay open until the program starts, to the program
@@ -45,8 +59,8 @@ pub(crate) fn pass_descriptor(command: &mut Command, from: RawFd, number: RawFd)
     }
 }
 
-/// Sets a socket option to a value that the kernel reads as the plain bytes of `T`.
-pub(crate) fn set_option<T: Copy>(
+/// Sets a socket option to a value that the kernel reads as plain bytes.
+pub(crate) fn set_option<T: ?Sized>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -60,7 +74,7 @@ pub(crate) fn set_option<T: Copy>(
             level,
             name,
             std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
+            size_of_val(value) as libc::socklen_t,
         )
     })
     .map(drop)
@@ -72,19 +86,30 @@ pub(crate) fn get_option<const N: usize>(
     level: libc::c_int,
     name: libc::c_int,
 ) -> io::Result<[u32; N]> {
-    let mut value = [0u32; N];
-    let mut length = size_of::<[u32; N]>() as libc::socklen_t;
-    // SAFETY: the pointer and length are those of `value`, in which any bytes are valid.
+    let mut words = [[0; 4]; N];
+    get_option_bytes(socket, level, name, words.as_flattened_mut())?;
+    Ok(words.map(u32::from_ne_bytes))
+}
+
+/// Reads a socket option into `bytes`; returns its length.
+pub(crate) fn get_option_bytes(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    let mut length = bytes.len() as libc::socklen_t;
+    // SAFETY: the pointer and length are those of `bytes`, in which any bytes are valid.
     check(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             level,
             name,
-            value.as_mut_ptr().cast(),
+            bytes.as_mut_ptr().cast(),
             &raw mut length,
         )
     })?;
-    Ok(value)
+    Ok(length as usize)
 }
 
 /// Waits up to `wait`, with nanosecond resolution, for one of the poll `events`; returns true if

@@ -3,13 +3,18 @@
 //! reached user space. Create, arm and wait in the same thread.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use horolog_time::{Clock, Monotonic, Timestamp};
+use rustix::thread::gettid;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 use crate::clock::ClockMonotonic;
-use crate::descriptor::{check, check_new};
+use crate::descriptor::check;
 
 /// Value of no expiry yet.
 const NO_EXPIRY: i64 = i64::MIN;
@@ -42,8 +47,7 @@ impl SignalTimer {
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = number;
         event.sigev_value.sival_ptr = std::ptr::from_ref(noticed_ns).cast_mut().cast();
-        // SAFETY: no argument, cannot fail.
-        event.sigev_notify_thread_id = unsafe { libc::gettid() };
+        event.sigev_notify_thread_id = gettid().as_raw_pid();
         let mut timer: libc::timer_t = std::ptr::null_mut();
         // SAFETY: both structures outlive the call.
         check(unsafe {
@@ -61,12 +65,13 @@ impl SignalTimer {
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
         self.handled_ns.store(NO_EXPIRY, Ordering::Relaxed);
         let setting = one_shot_setting(due);
-        // SAFETY: one structure that outlives the call; the old setting is not requested.
+        // SAFETY: one structure in the layout of an itimerspec that outlives the call; the old
+        // setting is not requested.
         check(unsafe {
             libc::timer_settime(
                 self.timer,
                 libc::TIMER_ABSTIME,
-                &raw const setting,
+                (&raw const setting).cast(),
                 std::ptr::null_mut(),
             )
         })?;
@@ -97,10 +102,7 @@ impl TimerFd {
     ///
     /// If the process has no free descriptor.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: numbers in, a new descriptor out, owned from here on.
-        let timer =
-            unsafe { check_new(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC)) }?;
-        Ok(Self(timer))
+        Ok(Self(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?))
     }
 
     /// Arms the timer, waits in read(2) for its expiry, and returns the instant at which read(2)
@@ -110,27 +112,11 @@ impl TimerFd {
     ///
     /// `Interrupted` if a signal arrived first.
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
-        let setting = one_shot_setting(due);
-        // SAFETY: one structure that outlives the call; the old setting is not requested.
-        check(unsafe {
-            libc::timerfd_settime(
-                self.0.as_raw_fd(),
-                libc::TFD_TIMER_ABSTIME,
-                &raw const setting,
-                std::ptr::null_mut(),
-            )
-        })?;
-        let mut expiries = 0_u64;
-        // SAFETY: the pointer and the length are those of `expiries`, in which any bytes are valid.
-        let read = unsafe {
-            libc::read(
-                self.0.as_raw_fd(),
-                std::ptr::from_mut(&mut expiries).cast(),
-                size_of::<u64>(),
-            )
-        };
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &one_shot_setting(due))?;
+        let read = rustix::io::read(&self.0, &mut [0; size_of::<u64>()]);
         let noticed = ClockMonotonic.now();
-        if read == -1 { Err(io::Error::last_os_error()) } else { Ok(noticed) }
+        read?;
+        Ok(noticed)
     }
 }
 
@@ -140,11 +126,11 @@ fn signal_number() -> libc::c_int {
     libc::SIGRTMIN() + 2
 }
 
-fn one_shot_setting(due: Timestamp<Monotonic>) -> libc::itimerspec {
+fn one_shot_setting(due: Timestamp<Monotonic>) -> Itimerspec {
     let (seconds, nanoseconds) = due.to_timespec();
-    libc::itimerspec {
-        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
-        it_value: libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
+    Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
     }
 }
 

@@ -47,6 +47,7 @@ pub mod process;
 pub mod pseudo_terminal;
 pub mod sandbox;
 pub mod serial;
+mod shared_mapping;
 pub mod signal;
 pub mod sock_diag;
 pub mod socket;

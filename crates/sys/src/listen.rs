@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-use crate::descriptor::{check, set_option};
+use rustix::net::{SocketFlags, SocketType};
+
+use crate::descriptor::set_option;
 use crate::explain::explain;
-use crate::socket::DatagramSocket;
+use crate::socket::{DatagramSocket, family_of};
 
 /// Default listen addresses: the wildcards of the IP versions that this kernel supports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,17 +64,15 @@ fn is_missing(error: &io::Error) -> bool {
 ///
 /// Of socket(2), bind(2) and listen(2), such as an address that is in use.
 pub fn listen_tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let socket = DatagramSocket::open(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    let socket =
+        DatagramSocket::open(family_of(address), SocketType::STREAM, SocketFlags::NONBLOCK)?;
     // Connections of a previous process may still be in TIME_WAIT.
-    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &(1 as libc::c_int))?;
+    socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_v6_only(true)?;
     }
     socket.bind(address)?;
-    let backlog = libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX);
-    // SAFETY: a descriptor that is open and a number.
-    check(unsafe { libc::listen(socket.as_fd().as_raw_fd(), backlog) })?;
+    rustix::net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(TcpListener::from(socket.into_descriptor()))
 }
 

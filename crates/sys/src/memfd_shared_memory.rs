@@ -2,35 +2,29 @@
 //! 64-bit words that either side may read and write at any time. It exists until the last of them
 //! has ended.
 
-use std::ffi::CStr;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::process::Command;
-use std::ptr::null_mut;
-use std::slice::from_raw_parts;
 use std::sync::atomic::AtomicU64;
 
-use crate::descriptor::{check, check_new, pass_descriptor};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+
+use crate::descriptor::{inherited, pass_descriptor};
+use crate::shared_mapping::SharedMapping;
 
 /// Name of the region in `/proc/PID/maps`.
-const NAME: &CStr = c"horolog";
+const NAME: &str = "horolog";
 /// Seals that fix the size, so that no mapped page can be truncated.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Mapped words of a memfd that is shared with other programs.
 #[derive(Debug)]
 pub struct MemfdSharedMemory {
-    words: *const AtomicU64,
-    len: usize,
+    mapping: SharedMapping<AtomicU64>,
     descriptor: OwnedFd,
 }
-
-// SAFETY: the memory is only accessed through atomics, and stays mapped while the value lives, in
-// any thread.
-unsafe impl Send for MemfdSharedMemory {}
-// SAFETY: as above; atomics may be used by several threads at once.
-unsafe impl Sync for MemfdSharedMemory {}
 
 impl MemfdSharedMemory {
     /// Creates a region of `len` words, all 0.
@@ -39,15 +33,10 @@ impl MemfdSharedMemory {
     ///
     /// If there is no memory or descriptor; `InvalidInput` if `len` is 0.
     pub fn create(len: usize) -> io::Result<Self> {
-        let bytes = len.checked_mul(size_of::<u64>()).and_then(|bytes| bytes.try_into().ok());
-        let bytes: libc::off_t = bytes.ok_or(io::ErrorKind::InvalidInput)?;
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: a text that ends with a zero, and flags; the new descriptor has no other owner.
-        let descriptor = unsafe { check_new(libc::memfd_create(NAME.as_ptr(), flags)) }?;
-        // SAFETY: an open descriptor and numbers.
-        check(unsafe { libc::ftruncate(descriptor.as_raw_fd(), bytes) })?;
-        // SAFETY: an open descriptor and numbers.
-        check(unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+        let bytes = len.checked_mul(size_of::<u64>()).ok_or(io::ErrorKind::InvalidInput)?;
+        let descriptor = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&descriptor, bytes as u64)?;
+        fcntl_add_seals(&descriptor, SEALS)?;
         Self::map(descriptor)
     }
 
@@ -58,56 +47,25 @@ impl MemfdSharedMemory {
     ///
     /// `InvalidInput` if the descriptor is no such region; it is then left open.
     pub fn from_inherited(number: RawFd) -> io::Result<Self> {
-        // SAFETY: numbers only; a number that is no descriptor is an error.
-        let seals = check(unsafe { libc::fcntl(number, libc::F_GET_SEALS) });
-        if number < 3 || seals.map_err(|_| io::ErrorKind::InvalidInput)? != SEALS {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        // SAFETY: it is open, and a region of ours, which nothing in a new program opens by itself:
-        // the program that started this one left it for this call.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-        // SAFETY: an open descriptor and numbers.
-        check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-        Self::map(descriptor)
+        Self::map(inherited(number, |descriptor| fcntl_get_seals(descriptor) == Ok(SEALS))?)
     }
 
     fn map(descriptor: OwnedFd) -> io::Result<Self> {
-        // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
-        let mut facts: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: an open descriptor; the structure outlives the call.
-        check(unsafe { libc::fstat(descriptor.as_raw_fd(), &raw mut facts) })?;
-        let bytes = usize::try_from(facts.st_size).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: the kernel chooses where, so nothing of this process is replaced; an open
-        // descriptor.
-        let address =
-            unsafe { libc::mmap(null_mut(), bytes, access, flags, descriptor.as_raw_fd(), 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { words: address.cast_const().cast(), len: bytes / size_of::<u64>(), descriptor })
+        let bytes = usize::try_from(fstat(&descriptor)?.st_size);
+        let len = bytes.map_err(|_| io::ErrorKind::InvalidInput)? / size_of::<u64>();
+        Ok(Self { mapping: SharedMapping::map(Some(descriptor.as_fd()), len)?, descriptor })
     }
 
     /// Returns the words, which other processes may change at any time.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is page-aligned, holds this many words, cannot shrink (it is sealed),
-        // and lives as long as `self`; any bits are a valid word, and other processes may write
-        // them, as atomics allow.
-        unsafe { from_raw_parts(self.words, self.len) }
+        self.mapping.words()
     }
 
     /// Passes the region to a program under this descriptor number, which no other passed
     /// descriptor may have.
     pub fn pass_to<'a>(&self, command: &'a mut Command, number: RawFd) -> &'a mut Command {
         pass_descriptor(command, self.descriptor.as_raw_fd(), number)
-    }
-}
-
-impl Drop for MemfdSharedMemory {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `map` and nowhere unmapped; no reference outlives `self`.
-        unsafe { libc::munmap(self.words.cast_mut().cast(), self.len * size_of::<u64>()) };
     }
 }
 

@@ -18,6 +18,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::{io, thread};
 
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::descriptor::check;
 use crate::explain::explain;
 
 pub use named::{delete_named, list_named, publish_all};
@@ -93,9 +97,10 @@ impl NetNs {
     pub fn anonymous() -> Result<Self, NamespaceError> {
         // A thread of its own enters the namespace and ends, so the calling thread is not moved.
         on_fresh_thread(|| {
-            // SAFETY: unshare takes no pointer and changes only the calling thread.
-            check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
-                .map_err(|error| NamespaceError::system("create a network namespace", error))?;
+            // SAFETY: changes only the network namespace of the calling thread.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|error| {
+                NamespaceError::system("create a network namespace", error.into())
+            })?;
             Self::current()
         })
     }
@@ -170,15 +175,10 @@ fn on_fresh_thread<T: Send>(
 }
 
 /// Moves the calling thread into a namespace. Makes one system call and allocates nothing, so it
-/// may run between fork and exec.
+/// may run between fork and exec, unlike the function of rustix: its dlsym(3) may wait for a lock.
 fn enter_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as it is borrowed, and setns takes no pointer.
-    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
-}
-
-/// Converts the return value of a system call to a result.
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
 }
 
 impl NetNs {
@@ -205,7 +205,7 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     // nothing is allocated (an error made from an error number holds no heap memory).
     unsafe {
         command.pre_exec(move || {
-            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            set_parent_process_death_signal(Some(Signal::KILL))?;
             // If the parent died before the prctl, the signal is never sent.
             if parent_id() == parent {
                 Ok(())

@@ -7,6 +7,8 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
 use crate::descriptor::{check, get_option, set_option};
 use crate::socket::DatagramSocket;
 
@@ -29,7 +31,7 @@ pub const ANY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 ///
 /// `PermissionDenied` without `CAP_NET_RAW`.
 pub fn open() -> io::Result<DatagramSocket> {
-    DatagramSocket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)
+    DatagramSocket::open(AddressFamily::PACKET, SocketType::RAW, SocketFlags::empty())
 }
 
 /// Binds a packet socket to the interface with index `interface` (0 for all), to receive frames

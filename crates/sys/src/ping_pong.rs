@@ -6,9 +6,14 @@ mod channel;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::parent_id;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
+};
 
 use crate::affinity::{self, RealTimeSchedulingOutcome};
 use crate::descriptor::check;
@@ -47,7 +52,7 @@ pub struct PingPongPeer {
 
 #[derive(Debug)]
 enum RunningPeer {
-    Process(libc::pid_t),
+    Process(Pid),
     Thread(Option<JoinHandle<()>>),
 }
 
@@ -158,40 +163,35 @@ fn apply_placement(placement: PeerPlacement) -> io::Result<()> {
 }
 
 /// Forks a child that runs the peer and ends with the thread that created it.
-fn fork(channel: &HandoffChannel, placement: PeerPlacement) -> io::Result<libc::pid_t> {
-    // SAFETY: no argument.
-    let parent = unsafe { libc::getpid() };
+fn fork(channel: &HandoffChannel, placement: PeerPlacement) -> io::Result<Pid> {
+    let parent = std::process::id();
     // SAFETY: the child makes nothing but system calls and accesses to memory that was there
     // before: it does not allocate, takes no lock and ends by `_exit`, so it is of no matter in
     // what state other threads were.
     let pid = check(unsafe { libc::fork() })?;
-    if pid == 0 {
-        // SAFETY: plain system calls with numbers. A child that loses its parent before prctl finds
-        // that it has another one.
-        unsafe {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if libc::getppid() == parent {
-                run_peer(channel, placement);
-            }
-            libc::_exit(0);
-        }
+    if let Some(pid) = Pid::from_raw(pid) {
+        return Ok(pid);
     }
-    Ok(pid)
+    // A child that loses its parent before this call finds that it has another one.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    if parent_id() == parent {
+        run_peer(channel, placement);
+    }
+    // SAFETY: ends this process without running anything else in it.
+    unsafe { libc::_exit(0) }
 }
 
 /// Waits for a child after a stop request; kills it after [`PEER_TIMEOUT`].
-fn reap(pid: libc::pid_t) {
+fn reap(pid: Pid) {
     let started = Instant::now();
     let mut killed = false;
     loop {
-        // SAFETY: a child of this process that nothing else waits for; its status is not requested.
-        let ended = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
-        if ended != 0 {
+        if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
             return;
         }
         if !killed && started.elapsed() > PEER_TIMEOUT {
-            // SAFETY: as above: it was not reaped, so the number is still its own.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            // It was not reaped, so the number is still its own.
+            let _ = kill_process(pid, Signal::KILL);
             killed = true;
         }
         thread::sleep(POLL_INTERVAL);

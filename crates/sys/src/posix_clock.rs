@@ -119,8 +119,7 @@ pub fn time_ns() -> i64 {
 /// in sysconf(3)). It is unrelated to the timer frequency.
 #[must_use]
 pub fn user_hz() -> Option<u32> {
-    // SAFETY: a number in, a number out.
-    u32::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()
+    u32::try_from(rustix::param::clock_ticks_per_second()).ok()
 }
 
 /// Returns the POSIX version of the C library (`_SC_VERSION`), such as 200809.

@@ -2,15 +2,20 @@
 //! them (`pidfd_open(2)`); process groups, and sessions without a terminal.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, WaitOptions, getpid, kill_process_group, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, setsid,
+};
 
-use crate::descriptor::{check, check_new, wait_for};
+use crate::descriptor::wait_for;
 use crate::signal::Signal;
 
 /// Handle of a process, running or ended.
@@ -26,11 +31,7 @@ impl ProcessHandle {
     ///
     /// `ESRCH` if there is none; `InvalidInput` for the IDs 0 and 1.
     pub fn open(pid: u32) -> io::Result<Self> {
-        let pid = process_number(pid)?;
-        // SAFETY: numbers only; the call gives a new descriptor or -1.
-        let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int;
-        // SAFETY: it was created just now and has no other owner.
-        Ok(Self { descriptor: unsafe { check_new(result) }? })
+        Ok(Self { descriptor: pidfd_open(process_id(pid)?, PidfdFlags::empty())? })
     }
 
     /// Sends a signal to the process.
@@ -39,7 +40,7 @@ impl ProcessHandle {
     ///
     /// `ESRCH` if it has ended and was reaped, `EPERM` if it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        self.send(signal.number())
+        Ok(pidfd_send_signal(&self.descriptor, signal.to_rustix())?)
     }
 
     /// Stops the process (`SIGSTOP`), which it cannot prevent.
@@ -48,7 +49,7 @@ impl ProcessHandle {
     ///
     /// Errors of [`Self::signal`].
     pub fn stop(&self) -> io::Result<()> {
-        self.send(libc::SIGSTOP)
+        Ok(pidfd_send_signal(&self.descriptor, rustix::process::Signal::STOP)?)
     }
 
     /// Continues the process after [`Self::stop`].
@@ -57,21 +58,7 @@ impl ProcessHandle {
     ///
     /// Errors of [`Self::signal`].
     pub fn resume(&self) -> io::Result<()> {
-        self.send(libc::SIGCONT)
-    }
-
-    fn send(&self, number: libc::c_int) -> io::Result<()> {
-        // SAFETY: an open descriptor and numbers; no details of the signal are passed.
-        check(unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.descriptor.as_raw_fd(),
-                number,
-                std::ptr::null::<libc::siginfo_t>(),
-                0,
-            ) as libc::c_int
-        })
-        .map(drop)
+        Ok(pidfd_send_signal(&self.descriptor, rustix::process::Signal::CONT)?)
     }
 
     /// Waits up to `wait` for the end of the process; returns true if it has ended. A signal
@@ -81,39 +68,34 @@ impl ProcessHandle {
     }
 }
 
-fn process_number(pid: u32) -> io::Result<libc::pid_t> {
+fn process_id(pid: u32) -> io::Result<Pid> {
     // 0 and negative numbers address groups; process 1 is never intended.
-    libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput.into())
+    let number = i32::try_from(pid).ok().filter(|number| *number > 1);
+    number.and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput.into())
 }
 
 /// Sends a signal to a process group, whose leader this process has started and not yet reaped, so
 /// that its ID cannot have been reused.
 pub fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
-    let group = process_number(leader)?;
-    // SAFETY: numbers only.
-    check(unsafe { libc::kill(-group, signal.number()) }).map(drop)
+    Ok(kill_process_group(process_id(leader)?, signal.to_rustix())?)
 }
 
 /// Kills a process group (`SIGKILL`), whose leader this process has started and not yet reaped.
 pub fn kill_group(leader: u32) -> io::Result<()> {
-    let group = process_number(leader)?;
-    // SAFETY: numbers only.
-    check(unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
+    Ok(kill_process_group(process_id(leader)?, rustix::process::Signal::KILL)?)
 }
 
 /// Makes the program start in a session of its own, without a terminal (`setsid(2)`).
 pub fn in_new_session(command: &mut Command) -> &mut Command {
     // SAFETY: the closure runs in the forked child; setsid is a plain system call, and nothing is
     // allocated.
-    unsafe { command.pre_exec(|| check(libc::setsid()).map(drop)) }
+    unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) }
 }
 
 /// Makes this process the parent of orphaned descendants (`PR_SET_CHILD_SUBREAPER(2const)`). Reap
 /// them with [`reap_child`].
 pub fn adopt_orphans() -> io::Result<()> {
-    let yes: libc::c_ulong = 1;
-    // SAFETY: numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, yes) }).map(drop)
+    Ok(set_child_subreaper(Some(getpid()))?)
 }
 
 /// Result of reaping a child.
@@ -130,20 +112,17 @@ pub enum ReapOutcome {
 /// Reaps a child that has ended; if `wait`, waits until one ends. A program that uses this must not
 /// wait for children in any other way.
 pub fn reap_child(wait: bool) -> io::Result<ReapOutcome> {
-    let mut status = 0;
-    let flags = if wait { 0 } else { libc::WNOHANG };
+    let options = if wait { WaitOptions::empty() } else { WaitOptions::NOHANG };
     loop {
-        // SAFETY: numbers and room for the status.
-        match check(unsafe { libc::waitpid(-1, &raw mut status, flags) }) {
-            Ok(0) => return Ok(ReapOutcome::None),
-            Ok(pid) => {
-                return Ok(ReapOutcome::Ended(pid.unsigned_abs(), ExitStatus::from_raw(status)));
+        match rustix::process::wait(options) {
+            Ok(None) => return Ok(ReapOutcome::None),
+            Ok(Some((pid, status))) => {
+                let status = ExitStatus::from_raw(status.as_raw());
+                return Ok(ReapOutcome::Ended(pid.as_raw_pid().unsigned_abs(), status));
             }
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                return Ok(ReapOutcome::NoChildren);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(Errno::CHILD) => return Ok(ReapOutcome::NoChildren),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

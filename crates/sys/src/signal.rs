@@ -28,11 +28,15 @@ impl Signal {
     /// Returns the signal number.
     #[must_use]
     pub const fn number(self) -> i32 {
+        self.to_rustix().as_raw()
+    }
+
+    pub(crate) const fn to_rustix(self) -> rustix::process::Signal {
         match self {
-            Self::Interrupt => libc::SIGINT,
-            Self::Terminate => libc::SIGTERM,
-            Self::HangUp => libc::SIGHUP,
-            Self::User1 => libc::SIGUSR1,
+            Self::Interrupt => rustix::process::Signal::INT,
+            Self::Terminate => rustix::process::Signal::TERM,
+            Self::HangUp => rustix::process::Signal::HUP,
+            Self::User1 => rustix::process::Signal::USR1,
         }
     }
 }

@@ -5,15 +5,15 @@ mod options;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
 use rustix::event::PollFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::address::SockaddrBuffer;
-use crate::descriptor::{check, check_new, get_option, set_option, wait_for, wait_for_any};
+use crate::descriptor::{get_option, set_option, wait_for, wait_for_any};
 use crate::filter::{self, BpfInstruction};
 
 /// Index of the number of drops in `SO_MEMINFO`.
@@ -36,14 +36,15 @@ impl DatagramSocket {
     ///
     /// Of socket(2), for example in a kernel without IPv6.
     pub fn udp(address: SocketAddr) -> io::Result<Self> {
-        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        Self::open(family, libc::SOCK_DGRAM, 0)
+        Self::open(family_of(address), SocketType::DGRAM, SocketFlags::empty())
     }
 
-    pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> io::Result<Self> {
-        // SAFETY: three numbers in, a new descriptor out, owned from here on.
-        let descriptor =
-            unsafe { check_new(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol)) }?;
+    pub(crate) fn open(
+        family: AddressFamily,
+        kind: SocketType,
+        flags: SocketFlags,
+    ) -> io::Result<Self> {
+        let descriptor = socket_with(family, kind, flags | SocketFlags::CLOEXEC, None)?;
         Ok(Self { descriptor })
     }
 
@@ -59,10 +60,7 @@ impl DatagramSocket {
 
     /// Binds the socket to a local address.
     pub fn bind(&self, local: SocketAddr) -> io::Result<()> {
-        let (raw, length) = SockaddrBuffer::encode(local);
-        // SAFETY: the address and its length, alive for the call.
-        check(unsafe { libc::bind(self.descriptor.as_raw_fd(), raw.as_ptr(), length as _) })
-            .map(drop)
+        Ok(rustix::net::bind(&self.descriptor, &local)?)
     }
 
     /// Binds the socket to a unicast address of this host, or to a wildcard.
@@ -81,21 +79,13 @@ impl DatagramSocket {
     /// Connects the socket: the remote address is the default destination and the only accepted
     /// source.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
-        let (raw, length) = SockaddrBuffer::encode(remote);
-        // SAFETY: the address and its length, alive for the call.
-        check(unsafe { libc::connect(self.descriptor.as_raw_fd(), raw.as_ptr(), length as _) })
-            .map(drop)
+        Ok(rustix::net::connect(&self.descriptor, &remote)?)
     }
 
     /// Returns the local address that the socket is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        let mut raw = SockaddrBuffer::default();
-        let mut length = SockaddrBuffer::CAPACITY as libc::socklen_t;
-        // SAFETY: room for an address and the size of that room, alive for the call.
-        check(unsafe {
-            libc::getsockname(self.descriptor.as_raw_fd(), raw.as_mut_ptr(), &raw mut length)
-        })?;
-        raw.decode(length as usize).ok_or_else(|| io::ErrorKind::Unsupported.into())
+        let address = rustix::net::getsockname(&self.descriptor)?;
+        address.try_into().map_err(|_| io::ErrorKind::Unsupported.into())
     }
 
     /// Allows several sockets to share one address and port (`SO_REUSEPORT`); must be set before
@@ -255,20 +245,11 @@ impl DatagramSocket {
     ///
     /// `NotFound` if there is no such interface.
     pub fn bind_to_interface(&self, name: &str) -> io::Result<()> {
-        // SAFETY: the name's bytes and their number; the kernel reads them and needs no final zero.
-        check(unsafe {
-            libc::setsockopt(
-                self.descriptor.as_raw_fd(),
-                SOL_SOCKET,
-                libc::SO_BINDTODEVICE,
-                name.as_ptr().cast(),
-                name.len() as libc::socklen_t,
-            )
-        })
-        .map(drop)
-        .map_err(|error| match error.raw_os_error() {
-            Some(libc::ENODEV) => io::ErrorKind::NotFound.into(),
-            _ => error,
+        set_option(self.as_fd(), SOL_SOCKET, libc::SO_BINDTODEVICE, name).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ENODEV) => io::ErrorKind::NotFound.into(),
+                _ => error,
+            }
         })
     }
 
@@ -332,6 +313,10 @@ impl DatagramSocket {
     pub(crate) fn switch_on(&self, level: c_int, name: c_int) -> io::Result<()> {
         set_option(self.as_fd(), level, name, &(1 as c_int))
     }
+}
+
+pub(crate) const fn family_of(address: SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
 /// Returns true for a broadcast address: the kernel refuses to connect a socket without

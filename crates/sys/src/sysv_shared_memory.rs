@@ -49,8 +49,7 @@ impl<const WORDS: usize> SysvSharedMemory<WORDS> {
         let mut facts: libc::shmid_ds = unsafe { std::mem::zeroed() };
         // SAFETY: the structure outlives the call.
         check(unsafe { libc::shmctl(memory.identifier, libc::IPC_STAT, &raw mut facts) })?;
-        // SAFETY: no pointers; it cannot fail.
-        let effective_user = unsafe { libc::geteuid() };
+        let effective_user = rustix::process::geteuid().as_raw();
         let (owner, mode) = (&facts.shm_perm, u32::from(facts.shm_perm.mode) & 0o777);
         let fault = if owner.uid != effective_user || owner.cuid != effective_user {
             format!("user {} owns it, who may change it", owner.cuid)

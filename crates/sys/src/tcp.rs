@@ -7,12 +7,16 @@ mod zero_copy;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use libc::{IPPROTO_TCP, SOL_SOCKET, c_int};
 
-use crate::descriptor::{check, check_new, get_option, set_option};
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use rustix::net::sockopt::tcp_congestion;
+
+use crate::descriptor::{get_option, get_option_bytes, set_option};
+use crate::posix_clock::PosixClockId;
 
 pub use info::{TcpInfo, TcpState};
 pub use zero_copy::ZeroCopySender;
@@ -56,36 +60,13 @@ pub fn info(stream: &TcpStream) -> io::Result<TcpInfo> {
 
 fn info_of(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut bytes = [0_u8; TcpInfo::BYTES];
-    let mut length = TcpInfo::BYTES as libc::socklen_t;
-    // SAFETY: the pointer and length are those of `bytes`, in which any bytes are valid.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            IPPROTO_TCP,
-            libc::TCP_INFO,
-            bytes.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    })?;
-    Ok(TcpInfo::parse(bytes.get(..length as usize).unwrap_or(&bytes)))
+    let length = get_option_bytes(socket, IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    Ok(TcpInfo::parse(bytes.get(..length).unwrap_or(&bytes)))
 }
 
 /// Returns the name of the congestion control algorithm (`TCP_CONGESTION`).
 pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
-    let mut name = [0_u8; 16];
-    let mut length = name.len() as libc::socklen_t;
-    // SAFETY: the pointer and length are those of `name`, in which any bytes are valid.
-    check(unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    })?;
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
+    Ok(tcp_congestion(stream)?)
 }
 
 /// Sends up to `length` bytes of a file from `offset` on without a copy through this process
@@ -96,19 +77,12 @@ pub fn send_file(
     offset: u64,
     length: usize,
 ) -> io::Result<usize> {
-    let mut offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: two open descriptors and a number that outlives the call.
-    let sent =
-        unsafe { libc::sendfile(stream.as_raw_fd(), file.as_raw_fd(), &raw mut offset, length) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    Ok(sendfile(stream, file, Some(&mut { offset }), length)?)
 }
 
 /// Creates an anonymous file in memory with these bytes (`memfd_create`(2)).
 pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
-    // SAFETY: a string that ends in zero and a flag in, a new descriptor out, owned from here on.
-    let descriptor =
-        unsafe { check_new(libc::memfd_create(c"horolog".as_ptr(), libc::MFD_CLOEXEC)) }?;
-    let mut file = File::from(descriptor);
+    let mut file = File::from(memfd_create("horolog", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)
 }
@@ -121,12 +95,8 @@ pub(crate) fn allow_zero_copy(stream: &TcpStream) -> io::Result<()> {
 /// Returns the interval of the timer interrupt, 1/HZ: the resolution of the kernel's coarse clock,
 /// which advances with it.
 pub fn timer_interval() -> io::Result<Duration> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a timespec that outlives the call.
-    check(unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) })?;
-    let seconds = u64::try_from(time.tv_sec).map_err(|_| io::ErrorKind::InvalidData)?;
-    let ns = u32::try_from(time.tv_nsec).map_err(|_| io::ErrorKind::InvalidData)?;
-    Ok(Duration::new(seconds, ns))
+    let ns = PosixClockId::MONOTONIC_COARSE.resolution_ns()?;
+    Ok(Duration::from_nanos(ns.unsigned_abs()))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::{fs, io};
 
+use rustix::thread::current_timer_slack;
+
 use crate::descriptor::check;
 
 /// Counts of context switches of this thread.
@@ -63,8 +65,7 @@ pub fn run_delay_ns() -> io::Result<u64> {
 ///
 /// None is known.
 pub fn timer_slack_ns() -> io::Result<u64> {
-    // SAFETY: numbers only.
-    check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }).map(|slack| slack as u64)
+    Ok(current_timer_slack()?)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! namespace is mounted (`ip-netns(8)`). A name keeps its namespace alive; removing it ends no
 //! process.
 
-use std::ffi::{CStr, CString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,7 +9,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{NamespaceError, NetNs, check};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, unmount,
+};
+
+use super::{NamespaceError, NetNs};
 
 /// Directory of the namespace names of `ip netns`.
 const DIRECTORY: &str = "/run/netns";
@@ -116,15 +120,14 @@ fn prepare_directory() -> Result<(), NamespaceError> {
     // Two of these at once would stack two mounts; `ip netns` takes the same lock.
     let lock = File::open(DIRECTORY).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    let share = || mount(c"none", c"/run/netns", libc::MS_SHARED | libc::MS_REC);
-    match share() {
+    let share =
+        || mount_change(DIRECTORY, MountPropagationFlags::SHARED | MountPropagationFlags::REC);
+    let shared = match share() {
         // The directory is not a mount point yet.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            mount(c"/run/netns", c"/run/netns", libc::MS_BIND | libc::MS_REC).map_err(failed)?;
-            share().map_err(failed)
-        }
-        other => other.map_err(failed),
-    }
+        Err(Errno::INVAL) => mount_bind_recursive(DIRECTORY, DIRECTORY).and_then(|()| share()),
+        other => other,
+    };
+    shared.map_err(|error| failed(error.into()))
 }
 
 fn publish(name: &str, namespace: &NetNs, path: &Path) -> Result<(), NamespaceError> {
@@ -135,41 +138,24 @@ fn publish(name: &str, namespace: &NetNs, path: &Path) -> Result<(), NamespaceEr
             _ => failed(error),
         }
     })?;
-    let source = CString::new(format!("/proc/thread-self/fd/{}", namespace.file.as_raw_fd()));
-    let mounted = source
-        .map_err(io::Error::from)
-        .and_then(|source| mount(&source, &c_path(path)?, libc::MS_BIND));
-    if mounted.is_err() {
+    let source = format!("/proc/thread-self/fd/{}", namespace.file.as_raw_fd());
+    mount_bind(source, path).map_err(|error| {
         // Best effort: the failed mount is the error to report.
         let _ = fs::remove_file(path);
-    }
-    mounted.map_err(failed)
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    let target = c_path(path)?;
-    loop {
-        // SAFETY: the path is a NUL-terminated string that outlives the call.
-        match check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }) {
-            Ok(()) => {} // once more, should several be stacked
-            // Nothing is mounted there (any more).
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
-            Err(error) => return Err(error),
-        }
-    }
-    fs::remove_file(path)
-}
-
-fn mount(source: &CStr, target: &CStr, flags: libc::c_ulong) -> io::Result<()> {
-    // SAFETY: both paths and the type are NUL-terminated strings that outlive the call; these kinds
-    // of mount take no data, so its pointer may be null.
-    check(unsafe {
-        libc::mount(source.as_ptr(), target.as_ptr(), c"none".as_ptr(), flags, std::ptr::null())
+        failed(error.into())
     })
 }
 
-fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_encoded_bytes())?)
+fn remove(path: &Path) -> io::Result<()> {
+    loop {
+        match unmount(path, UnmountFlags::DETACH) {
+            Ok(()) => {} // once more, should several be stacked
+            // Nothing is mounted there (any more).
+            Err(Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    fs::remove_file(path)
 }
 
 /// Termination signals blocked in this thread until dropped.

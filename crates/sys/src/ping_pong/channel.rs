@@ -1,12 +1,16 @@
 //! Channel between the two sides of a ping-pong: a shared page, and pipes or eventfds.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{Errno, read, write};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::{futex, sched_yield};
+
 use super::ReadAndWriteEnds;
-use crate::descriptor::{check, check_new};
+use crate::shared_mapping::SharedMapping;
 
 /// Mechanism that passes the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,60 +37,12 @@ const STOP_VALUE: u64 = 1 << 8;
 const READY: u32 = 1;
 const FAILED: u32 = 2;
 
-/// Page shared by both sides, even after a fork.
-#[derive(Debug)]
-struct SharedPage(NonNull<HandoffWords>);
-
-#[derive(Debug)]
-#[repr(C)]
-struct HandoffWords {
-    readiness: AtomicU32,
-    turn: AtomicU32,
-}
-
-// SAFETY: the page is mapped until the value is dropped and is reached through atomics alone.
-unsafe impl Send for SharedPage {}
-// SAFETY: as above.
-unsafe impl Sync for SharedPage {}
-
-impl SharedPage {
-    fn map() -> io::Result<Self> {
-        // SAFETY: a fresh mapping, at an address that the kernel chooses; all bytes are zero, which
-        // is valid for the words, and it is aligned to a page.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<HandoffWords>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        NonNull::new(base.cast()).map(Self).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
-    }
-
-    fn words(&self) -> &HandoffWords {
-        // SAFETY: mapped and aligned by `map`, until `self` is dropped.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Drop for SharedPage {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `map` made; no reference outlives `self`.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<HandoffWords>()) };
-    }
-}
-
 /// Channel of both sides; each side writes to the pair that the other reads.
 #[derive(Debug)]
 pub(super) struct HandoffChannel {
     mechanism: HandoffMechanism,
-    page: SharedPage,
+    /// Readiness word and turn word, in a page that both sides share even after a fork.
+    words: SharedMapping<AtomicU32>,
     /// True if both sides are threads of one process.
     private: bool,
     /// Pairs of the forward and the backward direction.
@@ -97,15 +53,18 @@ impl HandoffChannel {
     pub(super) fn open(mechanism: HandoffMechanism, private: bool) -> io::Result<Self> {
         let pairs = match mechanism {
             HandoffMechanism::Yield | HandoffMechanism::Futex => None,
-            HandoffMechanism::Pipe => Some([pipe_ends()?, pipe_ends()?]),
+            HandoffMechanism::Pipe => {
+                let flags = PipeFlags::CLOEXEC;
+                Some([pipe_with(flags)?, pipe_with(flags)?])
+            }
             HandoffMechanism::EventFd => Some([eventfd_ends()?, eventfd_ends()?]),
         };
-        Ok(Self { mechanism, page: SharedPage::map()?, private, pairs })
+        Ok(Self { mechanism, words: SharedMapping::map(None, 2)?, private, pairs })
     }
 
     /// Returns the readiness of the peer, or its error, once reported.
     pub(super) fn readiness(&self) -> Option<io::Result<()>> {
-        match self.page.words().readiness.load(Ordering::Acquire) {
+        match self.readiness_word().load(Ordering::Acquire) {
             0 => None,
             READY => Some(Ok(())),
             refused => Some(Err(io::Error::from_raw_os_error((refused >> 2) as i32))),
@@ -121,14 +80,14 @@ impl HandoffChannel {
                 (number as u32) << 2 | FAILED
             }
         };
-        self.page.words().readiness.store(value, Ordering::Release);
+        self.readiness_word().store(value, Ordering::Release);
     }
 
     #[inline]
     pub(super) fn turn(&self) -> io::Result<()> {
         match (&self.mechanism, &self.pairs) {
             (HandoffMechanism::Futex, _) => {
-                let word = &self.page.words().turn;
+                let word = self.turn_word();
                 word.store(PEER_TURN, Ordering::Release);
                 self.wake();
                 self.wait_while(PEER_TURN)
@@ -138,7 +97,7 @@ impl HandoffChannel {
                 read_value(&back.0).map(drop)
             }
             _ => {
-                yield_core();
+                sched_yield();
                 Ok(())
             }
         }
@@ -149,7 +108,7 @@ impl HandoffChannel {
     pub(super) fn baseline_calls(&self) -> io::Result<()> {
         match (&self.mechanism, &self.pairs) {
             (HandoffMechanism::Futex, _) => {
-                let word = &self.page.words().turn;
+                let word = self.turn_word();
                 word.store(CALLER_TURN, Ordering::Release);
                 self.wake();
                 // The kernel finds another value than this one and does not wait.
@@ -160,7 +119,7 @@ impl HandoffChannel {
                 read_value(&there.0).map(drop)
             }
             _ => {
-                yield_core();
+                sched_yield();
                 Ok(())
             }
         }
@@ -168,7 +127,7 @@ impl HandoffChannel {
 
     /// Runs the peer's side until it is stopped.
     pub(super) fn serve_turns(&self) {
-        let word = &self.page.words().turn;
+        let word = self.turn_word();
         match (&self.mechanism, &self.pairs) {
             (HandoffMechanism::Futex, _) => loop {
                 // A signal that ends the wait begins it again.
@@ -194,7 +153,7 @@ impl HandoffChannel {
             },
             _ => {
                 while word.load(Ordering::Relaxed) != STOPPED {
-                    yield_core();
+                    sched_yield();
                 }
             }
         }
@@ -202,7 +161,7 @@ impl HandoffChannel {
 
     /// Makes the peer end.
     pub(super) fn stop(&self) {
-        self.page.words().turn.store(STOPPED, Ordering::Release);
+        self.turn_word().store(STOPPED, Ordering::Release);
         self.wake();
         if let Some([there, _]) = &self.pairs {
             // The write cannot block: no turn is in progress, or the peer has ended.
@@ -211,21 +170,14 @@ impl HandoffChannel {
     }
 
     fn wake(&self) {
-        // SAFETY: a word that outlives the call; one waiter at most.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.page.words().turn.as_ptr(),
-                libc::FUTEX_WAKE | self.futex_flag(),
-                1,
-            )
-        };
+        // One waiter at most.
+        let _ = futex::wake(self.turn_word(), self.futex_flags(), 1);
     }
 
     /// Waits while the turn word has this value.
     #[inline]
     fn wait_while(&self, value: u32) -> io::Result<()> {
-        while self.page.words().turn.load(Ordering::Acquire) == value {
+        while self.turn_word().load(Ordering::Acquire) == value {
             self.wait_once(value)?;
         }
         Ok(())
@@ -233,71 +185,47 @@ impl HandoffChannel {
 
     #[inline]
     fn wait_once(&self, value: u32) -> io::Result<()> {
-        // SAFETY: a word that outlives the call, and no timeout.
-        let result = check(unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.page.words().turn.as_ptr(),
-                libc::FUTEX_WAIT | self.futex_flag(),
-                value,
-                std::ptr::null::<libc::timespec>(),
-            ) as libc::c_int
-        });
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+        match futex::wait(self.turn_word(), self.futex_flags(), value, None) {
+            Err(Errno::INTR) => Err(Errno::INTR.into()),
             // The word had another value, or this side was woken: the caller checks.
             _ => Ok(()),
         }
     }
 
-    const fn futex_flag(&self) -> libc::c_int {
-        if self.private { libc::FUTEX_PRIVATE_FLAG } else { 0 }
+    const fn futex_flags(&self) -> futex::Flags {
+        if self.private { futex::Flags::PRIVATE } else { futex::Flags::empty() }
     }
-}
 
-#[inline]
-fn yield_core() {
-    // SAFETY: no argument; on Linux it always succeeds.
-    unsafe { libc::sched_yield() };
-}
+    fn readiness_word(&self) -> &AtomicU32 {
+        &self.words.words()[0]
+    }
 
-/// Returns the read end and the write end of a new pipe.
-fn pipe_ends() -> io::Result<ReadAndWriteEnds> {
-    let mut ends = [0; 2];
-    // SAFETY: room for two descriptors, which are new and without another owner.
-    unsafe {
-        check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    #[inline]
+    fn turn_word(&self) -> &AtomicU32 {
+        &self.words.words()[1]
     }
 }
 
 /// Returns two descriptors of a new eventfd.
 fn eventfd_ends() -> io::Result<ReadAndWriteEnds> {
-    // SAFETY: numbers in, a new descriptor out, owned from here on.
-    let event = unsafe { check_new(libc::eventfd(0, libc::EFD_CLOEXEC)) }?;
+    let event = eventfd(0, EventfdFlags::CLOEXEC)?;
     Ok((event.try_clone()?, event))
 }
 
 /// Writes 8 bytes, which both a pipe and an eventfd accept.
 #[inline]
 fn write_value(end: &OwnedFd, value: u64) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `value`.
-    let written = unsafe {
-        libc::write(end.as_raw_fd(), std::ptr::from_ref(&value).cast(), size_of::<u64>())
-    };
-    if written == 8 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    match write(end, &value.to_ne_bytes())? {
+        8 => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
 }
 
 #[inline]
 fn read_value(end: &OwnedFd) -> io::Result<u64> {
-    let mut value = 0_u64;
-    // SAFETY: the pointer and the length are those of `value`, in which any bytes are valid.
-    let read = unsafe {
-        libc::read(end.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), size_of::<u64>())
-    };
-    match read {
-        8 => Ok(value),
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Err(io::Error::last_os_error()),
+    let mut value = [0; size_of::<u64>()];
+    match read(end, &mut value)? {
+        8 => Ok(u64::from_ne_bytes(value)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

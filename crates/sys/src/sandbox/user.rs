@@ -3,8 +3,10 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::lchown;
 use std::path::Path;
+
+use rustix::thread::set_keep_capabilities;
 
 use crate::descriptor::check;
 use crate::explain::explain;
@@ -36,7 +38,8 @@ pub fn switch_user(name: &str, directory: Option<&Path>) -> Result<(), UserSwitc
     }
     let refused = |error| UserSwitchError::Refused(name.to_owned(), error);
     if let Some(own) = directory {
-        change_owner(own, user, group).map_err(refused)?;
+        // A symbolic link itself would change.
+        lchown(own, Some(user), Some(group)).map_err(refused)?;
     }
     change_user(&c_name, user, group).map_err(refused)
 }
@@ -75,15 +78,8 @@ fn find_user(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
     Some((entry.pw_uid, entry.pw_gid))
 }
 
-fn change_owner(path: &Path, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: a C string, alive for the call, and numbers. A symbolic link itself would change.
-    check(unsafe { libc::lchown(path.as_ptr(), user, group) }).map(drop)
-}
-
 fn change_user(name: &CStr, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
-    // SAFETY: numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    set_keep_capabilities(true)?;
     // SAFETY: a C string, alive for the call, and a number.
     check(unsafe { libc::initgroups(name.as_ptr(), group) })?;
     // SAFETY: numbers only; the C library changes every thread.

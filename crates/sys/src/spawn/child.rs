@@ -2,7 +2,12 @@
 //! process, whose creating thread is suspended meanwhile, so it must not allocate, lock or panic.
 
 use std::io;
+use std::num::NonZeroU64;
+use std::os::unix::process::parent_id;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering::SeqCst};
+
+use rustix::process::{Signal, set_parent_process_death_signal, setpgid};
+use rustix::thread::set_current_timer_slack;
 
 use super::{CancelHandle, StartPriority, StartTime};
 use crate::affinity::SchedulingParameters;
@@ -23,7 +28,7 @@ pub(super) struct ChildSpawnInput<'a> {
     pub(super) own_group: bool,
     pub(super) start_time: Option<&'a StartTime>,
     /// IDs of this process and of its suspended thread.
-    pub(super) process: libc::pid_t,
+    pub(super) process: u32,
     pub(super) thread: libc::pid_t,
     /// Scheduling policy of the program.
     pub(super) policy: SchedulingParameters,
@@ -58,8 +63,8 @@ pub(super) extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
 impl ChildSpawnInput<'_> {
     fn prepare(&self) -> io::Result<()> {
         if self.own_group {
-            // SAFETY: numbers only; 0 and 0 are a new group for this process.
-            check(unsafe { libc::setpgid(0, 0) })?;
+            // A new group for this process.
+            setpgid(None, None)?;
         }
         restore_broken_pipe()?;
         if let Some(streams) = self.streams {
@@ -79,16 +84,15 @@ impl ChildSpawnInput<'_> {
         if !start_priority.is_some_and(|start_priority| start_priority.keeps_priority) {
             self.policy.set(0)?;
             // After the policy: a real-time thread has no timer slack to set.
-            set_process_option(libc::PR_SET_TIMERSLACK, self.slack_ns)?;
+            set_current_timer_slack(NonZeroU64::new(self.slack_ns.into()))?;
         }
         change_mask(libc::SIG_SETMASK, &signal_set([]))
     }
 
     /// Makes the kernel kill the child when the thread that created it ends.
     fn end_with_starter(&self) -> io::Result<()> {
-        set_process_option(libc::PR_SET_PDEATHSIG, libc::SIGKILL.unsigned_abs())?;
-        // SAFETY: no argument, cannot fail.
-        let is_orphan = unsafe { libc::getppid() } != self.process;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        let is_orphan = parent_id() != self.process;
         if is_orphan { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
     }
 
@@ -99,7 +103,7 @@ impl ChildSpawnInput<'_> {
         start_priority: Option<StartPriority>,
     ) -> io::Result<()> {
         self.end_with_starter()?;
-        set_process_option(libc::PR_SET_TIMERSLACK, 1)?;
+        set_current_timer_slack(Some(NonZeroU64::MIN))?;
         if let Some(start_priority) = start_priority {
             // The starting thread has a higher priority than the child, so that it can always
             // restore the child's scheduling.
@@ -125,7 +129,10 @@ impl ChildSpawnInput<'_> {
             }
             sleep_until(start_time.clock, start_time.ns)?;
         }
-        if self.streams.is_some() { Ok(()) } else { set_process_option(libc::PR_SET_PDEATHSIG, 0) }
+        if self.streams.is_none() {
+            set_parent_process_death_signal(None)?;
+        }
+        Ok(())
     }
 
     /// Executes the program; returns the error number if that fails (`execvp(3)`).
@@ -155,11 +162,6 @@ fn restore_broken_pipe() -> io::Result<()> {
         .map(drop)
 }
 
-fn set_process_option(option: libc::c_int, value: u32) -> io::Result<()> {
-    // SAFETY: numbers only.
-    check(unsafe { libc::prctl(option, libc::c_ulong::from(value)) }).map(drop)
-}
-
 /// Sleeps by a direct system call: the C library's function is a cancellation point and writes to
 /// the state of the suspended thread.
 fn sleep_until(clock: SleepClock, ns: i64) -> io::Result<()> {
@@ -168,7 +170,7 @@ fn sleep_until(clock: SleepClock, ns: i64) -> io::Result<()> {
     let result = unsafe {
         libc::syscall(
             libc::SYS_clock_nanosleep,
-            clock.number(),
+            clock.id() as libc::clockid_t,
             libc::TIMER_ABSTIME,
             &raw const until,
             std::ptr::null_mut::<libc::timespec>(),

@@ -22,6 +22,10 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::thread::gettid;
+
 use crate::affinity::{SchedulingParameters, timer_slack_ns};
 use crate::alarm_clock::SleepClock;
 use crate::descriptor::check;
@@ -170,9 +174,11 @@ impl CancelHandle {
         let _guard = self.signalling.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_cancelled.store(true, SeqCst);
         let child = self.child.load(SeqCst);
-        if child > 0 && !self.executes.load(SeqCst) {
-            // SAFETY: numbers only; the child has not been waited for.
-            let _ = unsafe { libc::kill(child, libc::SIGKILL) };
+        if let Some(child) = Pid::from_raw(child)
+            && !self.executes.load(SeqCst)
+        {
+            // The child has not been waited for.
+            let _ = kill_process(child, Signal::KILL);
         }
     }
 
@@ -240,9 +246,8 @@ pub fn spawn(
             .map(|own| [own.input.as_raw_fd(), own.output.as_raw_fd(), own.errors.as_raw_fd()]),
         own_group: command.own_group,
         start_time,
-        process: std::process::id().cast_signed(),
-        // SAFETY: no argument, cannot fail.
-        thread: unsafe { libc::gettid() },
+        process: std::process::id(),
+        thread: gettid().as_raw_pid(),
         policy: default_scheduling.policy.without_reset(),
         slack_ns: default_scheduling.slack_ns,
         cancel_handle,
@@ -355,13 +360,14 @@ impl SpawnedProgram {
     /// Restores the scheduling and waits for the end of the program.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         self.restore_scheduling()?;
-        let mut status = 0;
         loop {
-            // SAFETY: a number and room for the status.
-            match check(unsafe { libc::waitpid(self.pid, &raw mut status, 0) }) {
-                Ok(_) => return Ok(ExitStatus::from_raw(status)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match waitpid(Pid::from_raw(self.pid), WaitOptions::empty()) {
+                Ok(status) => {
+                    let status = status.map_or(0, |(_, status)| status.as_raw());
+                    return Ok(ExitStatus::from_raw(status));
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -2,15 +2,17 @@
 //! the time of their send call, regardless of the scheduling of the receiver.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
 
 use horolog_time::{Timestamp, Utc};
+use rustix::net::sockopt::{socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::datagram::{MsghdrBuffers, WaitMode};
-use crate::descriptor::{check, get_option, pass_descriptor, set_option};
+use crate::descriptor::{inherited, pass_descriptor, set_option};
 
 /// Socket connected to a child program: the local end of the pair.
 #[derive(Debug)]
@@ -86,24 +88,10 @@ impl SocketToChild {
 ///
 /// `InvalidInput` if the descriptor is no Unix datagram socket; it is then left open.
 pub fn inherited_socket(number: RawFd) -> io::Result<UnixDatagram> {
-    const WANTED: [u32; 2] = [libc::AF_UNIX as u32, libc::SOCK_DGRAM as u32];
-    // SAFETY: numbers only; a number that is no descriptor is an error.
-    let is_open = number >= 3 && check(unsafe { libc::fcntl(number, libc::F_GETFD) }).is_ok();
-    if !is_open {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: it is open, and the program that started this one left it for this call, unless it is
-    // of another kind; that is checked below, and it is left open then.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-    let found = [libc::SO_DOMAIN, libc::SO_TYPE].map(|name| {
-        get_option::<1>(descriptor.as_fd(), libc::SOL_SOCKET, name).map_or(0, |[value]| value)
-    });
-    if found != WANTED {
-        std::mem::forget(descriptor);
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: an open descriptor and numbers.
-    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    let descriptor = inherited(number, |descriptor| {
+        socket_domain(descriptor) == Ok(AddressFamily::UNIX)
+            && socket_type(descriptor) == Ok(SocketType::DGRAM)
+    })?;
     Ok(descriptor.into())
 }
 
