@@ -4,14 +4,14 @@
 mod options;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
 use rustix::event::PollFlags;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::descriptor::{get_option, set_option, wait_for, wait_for_any};
 use crate::filter::{self, BpfInstruction};
@@ -91,13 +91,13 @@ impl DatagramSocket {
     /// Allows several sockets to share one address and port (`SO_REUSEPORT`); must be set before
     /// binding.
     pub fn set_reuse_port(&self) -> io::Result<()> {
-        self.switch_on(SOL_SOCKET, libc::SO_REUSEPORT)
+        Ok(sockopt::set_socket_reuseport(self, true)?)
     }
 
     /// Sets whether an IPv6 wildcard socket excludes IPv4 (`IPV6_V6ONLY`); must be set before
     /// binding.
     pub fn set_v6_only(&self, v6_only: bool) -> io::Result<()> {
-        set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_V6ONLY, &c_int::from(v6_only))
+        Ok(sockopt::set_ipv6_v6only(self, v6_only)?)
     }
 
     /// Requests the destination address and ingress interface of each datagram (`IP_PKTINFO`,
@@ -203,29 +203,20 @@ impl DatagramSocket {
     /// the link and without loopback (`IP_ADD_MEMBERSHIP`, `IP_MULTICAST_IF`, `IP_MULTICAST_LOOP`
     /// in ip(7), and their IPv6 counterparts).
     pub fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
-        let index = interface as c_int;
-        let off: c_int = 0;
         match group {
             IpAddr::V4(group) => {
-                let member = libc::ip_mreqn {
-                    imr_multiaddr: libc::in_addr { s_addr: u32::from_ne_bytes(group.octets()) },
-                    imr_address: libc::in_addr { s_addr: 0 },
-                    imr_ifindex: index,
-                };
-                set_option(self.as_fd(), IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &member)?;
-                set_option(self.as_fd(), IPPROTO_IP, libc::IP_MULTICAST_IF, &member)?;
-                set_option(self.as_fd(), IPPROTO_IP, libc::IP_MULTICAST_LOOP, &off)
+                let any = Ipv4Addr::UNSPECIFIED;
+                sockopt::set_ip_add_membership_with_ifindex(self, &group, &any, interface)?;
+                sockopt::set_ip_multicast_if_with_ifindex(self, &group, &any, interface)?;
+                sockopt::set_ip_multicast_loop(self, false)?;
             }
             IpAddr::V6(group) => {
-                let member = libc::ipv6_mreq {
-                    ipv6mr_multiaddr: libc::in6_addr { s6_addr: group.octets() },
-                    ipv6mr_interface: interface,
-                };
-                set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP, &member)?;
-                set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, &index)?;
-                set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, &off)
+                sockopt::set_ipv6_add_membership(self, &group, interface)?;
+                sockopt::set_ipv6_multicast_if(self, interface)?;
+                sockopt::set_ipv6_multicast_loop(self, false)?;
             }
         }
+        Ok(())
     }
 
     /// Restricts reception of multicast to groups that this socket has joined; over IPv4 also to

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
+use rustix::net::sockopt;
+
 use super::DatagramSocket;
-use crate::descriptor::{get_option, set_option};
+use crate::descriptor::set_option;
 
 impl DatagramSocket {
     /// Sets the traffic class of sent datagrams: DSCP in the upper six bits, ECN in the lower two
@@ -62,23 +64,19 @@ impl DatagramSocket {
     /// (`SO_REUSEADDR`). The kernel checks it on both sockets at bind(2). A unicast packet goes to
     /// the socket with the most specific address, a multicast packet to all.
     pub fn set_reuse_address(&self, on: bool) -> io::Result<()> {
-        set_option(self.as_fd(), SOL_SOCKET, libc::SO_REUSEADDR, &c_int::from(on))
+        Ok(sockopt::set_socket_reuseaddr(self, on)?)
     }
 
     /// Returns the known path MTU to the connected peer, in bytes (`IP_MTU`, `IPV6_MTU`). Of
     /// `local` only the IP version matters.
     pub fn path_mtu(&self, local: SocketAddr) -> io::Result<u32> {
-        let (level, name) = if local.is_ipv4() {
-            (IPPROTO_IP, libc::IP_MTU)
-        } else {
-            (IPPROTO_IPV6, libc::IPV6_MTU)
-        };
-        get_option(self.as_fd(), level, name).map(|[mtu]| mtu)
+        let is_ipv4 = local.is_ipv4();
+        Ok(if is_ipv4 { sockopt::ip_mtu(self) } else { sockopt::ipv6_mtu(self) }?)
     }
 
     /// Allows the socket to send to broadcast addresses (`SO_BROADCAST`).
     pub fn allow_broadcast(&self) -> io::Result<()> {
-        self.switch_on(SOL_SOCKET, libc::SO_BROADCAST)
+        Ok(sockopt::set_socket_broadcast(self, true)?)
     }
 
     /// Sets the time for which a receive call polls the queue of the interface before it sleeps, in
@@ -95,11 +93,7 @@ impl DatagramSocket {
     /// None is known.
     pub fn set_receive_timeout(&self, wait: Duration) -> io::Result<()> {
         let wait = wait.max(Duration::from_micros(1));
-        let timeout = libc::timeval {
-            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-            tv_usec: wait.subsec_micros().into(),
-        };
-        set_option(self.as_fd(), SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
+        Ok(sockopt::set_socket_timeout(self, sockopt::Timeout::Recv, Some(wait))?)
     }
 
     /// Requests software timestamps of all received and sent datagrams. Transmit timestamps arrive
