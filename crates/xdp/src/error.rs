@@ -118,6 +118,9 @@ pub enum XdpError {
     /// support what the program needs.
     #[error("running the BPF program failed: {}", explain(.0))]
     Run(io::Error),
+    /// A sending thread could not be pinned or interrupted.
+    #[error("cannot pin or interrupt a sending thread: {}", explain(.0))]
+    Thread(io::Error),
     /// A map could not be mapped, read or written.
     #[error("cannot read or write a BPF map: {}", map_cause(.0))]
     Map(io::Error),

@@ -13,6 +13,7 @@
 
 mod abi;
 mod attach;
+mod core_senders;
 mod error;
 mod generator;
 mod kernel_timer;
@@ -35,6 +36,7 @@ pub use abi::{
     RATE_SEGMENTS_MAX, RateSegment, RawHistogram,
 };
 pub use attach::{AttachMode, Attachment, Interface, reported_redirect_support, supports_redirect};
+pub use core_senders::CoreSenders;
 pub use error::XdpError;
 pub use generator::{
     Generator, GeneratorCounts, GeneratorSettings, RequestProtocol, ServerOffsetSettings,

@@ -3,7 +3,7 @@
 //! received; the relay's counters are not used.
 
 use std::net::SocketAddr;
-use std::sync::{Barrier, mpsc};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,12 @@ use horolog_relay::IpNetwork;
 use horolog_stats::Recorder;
 use horolog_sys::affinity;
 use horolog_sys::clock::ClockMonotonic;
-use horolog_sys::signal::InterruptibleThread;
 use horolog_time::Clock;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_xdp::{
-    Attachment, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts, StreamFrameTemplate,
-    StreamLane, StreamSink, StreamSource, StreamTrialExpectation,
+    Attachment, CoreSenders, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts,
+    StreamFrameTemplate, StreamLane, StreamSink, StreamSource, StreamTrialExpectation, XdpError,
 };
 
 use super::cost::CpuTimeByCore;
@@ -328,58 +327,28 @@ impl RelayTrial<'_> {
         for &core in self.cores {
             self.source.source.set_lane(core as u32, &StreamLane::default());
         }
-        let start_barrier = &Barrier::new(self.cores.len());
-        thread::scope(|scope| {
-            let senders: Vec<_> = (0..self.cores.len())
-                .map(|number| {
-                    let (handle, thread) = mpsc::channel();
-                    let sender = move || self.send_lane(number, start_barrier, &handle);
-                    (scope.spawn(sender), thread, self.cores[number])
-                })
-                .collect();
-            for (task, thread, core) in &senders {
-                let Ok(thread) = thread.recv() else { continue };
-                while self.source.source.lane(*core as u32).done == 0 && !task.is_finished() {
-                    thread::sleep(POLL_INTERVAL);
-                    if self.observer.flow().is_break() {
-                        self.source.source.end_lane(*core as u32);
-                    }
-                }
-                // A signal that arrives between two system calls interrupts neither: repeat it.
-                while !task.is_finished() {
-                    thread.interrupt().map_err(ExperimentError::host)?;
-                    thread::sleep(POLL_INTERVAL);
-                }
+        let start_barrier = Barrier::new(self.cores.len());
+        let senders = CoreSenders {
+            cores: self.cores,
+            // The schedules start once the threads of all lanes are ready, since on a busy host a
+            // thread may take long to start.
+            start: &|number| {
+                start_barrier.wait();
+                let schedule = self.lane_schedule(number);
+                self.source.source.set_lane(self.cores[number] as u32, &schedule);
+            },
+            is_done: &|core| self.source.source.lane(core as u32).done != 0,
+            send: &|| self.source.source.send(self.load.batch),
+        };
+        let check = || {
+            if self.observer.flow().is_break() {
+                self.cores.iter().for_each(|&core| self.source.source.end_lane(core as u32));
             }
-            senders.into_iter().try_for_each(|(task, ..)| {
-                task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
+        };
+        senders.run(check).map_err(|error| match error {
+            XdpError::Thread(_) => ExperimentError::host(error),
+            _ => xdp_failure(error),
         })
-    }
-
-    /// Sends the packets of lane `number` from this thread, pinned to the core of the lane. The
-    /// schedule starts once the threads of all lanes are ready, since on a busy host a thread may
-    /// take long to start.
-    fn send_lane(
-        &self,
-        number: usize,
-        start_barrier: &Barrier,
-        thread_sender: &mpsc::Sender<InterruptibleThread>,
-    ) -> Result<(), ExperimentError> {
-        let core = self.cores[number];
-        let ready = InterruptibleThread::current();
-        let ready = ready.and_then(|thread| affinity::pin_to_core(core).map(|()| thread));
-        start_barrier.wait();
-        let thread = ready.map_err(ExperimentError::host)?;
-        self.source.source.set_lane(core as u32, &self.lane_schedule(number));
-        // The thread at the other end interrupts the send call below; if it is gone, do not send.
-        if thread_sender.send(thread).is_err() {
-            return Ok(());
-        }
-        while self.source.source.lane(core as u32).done == 0 {
-            self.source.source.send(self.load.batch).map_err(xdp_failure)?;
-        }
-        Ok(())
     }
 
     /// Returns the counts of copies received by child `number`, one for each lane.

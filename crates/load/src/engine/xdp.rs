@@ -9,16 +9,10 @@ mod interval_reader;
 mod rate_segments;
 mod settings;
 
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
-
 use horolog_record::{LoadEngineKind as Kind, Progress, RequestSpacing};
-use horolog_sys::affinity;
 use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic, sleep_until};
-use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use horolog_xdp::{Generator, GeneratorLane, TrialSettings, XdpError};
+use horolog_xdp::{CoreSenders, Generator, GeneratorLane, TrialSettings, XdpError};
 
 use self::interval_reader::IntervalReader;
 use self::settings::settings;
@@ -37,9 +31,6 @@ use crate::schedule::{self, FRACTION_BITS};
 /// Largest rate of one lane, in requests per second; above it, another lane is used. A lane that
 /// also receives its replies keeps its schedule well beyond this rate.
 const LANE_RATE_MAX: f64 = 1e6;
-
-/// Interval at which lanes are checked for their end and the trial for its state.
-const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Interval at which the wait for the last replies is checked.
 const DRAIN_PAUSE: Span = Span::from_ns(100_000);
@@ -373,32 +364,15 @@ impl XdpEngine {
         mix_intervals: &mut MixIntervalMerger<'_>,
     ) -> Result<bool, EngineError> {
         let generators: Vec<_> = self.parts.iter().map(|part| &part.generator).collect();
-        let (generators, mut is_ended) = (&*generators, false);
-        thread::scope(|scope| {
-            let senders: Vec<_> = cores
-                .iter()
-                .map(|&core| {
-                    let (handle, thread) = mpsc::channel();
-                    let sender = CoreSenderWorker { generators, core, batch };
-                    (scope.spawn(move || sender.run(&handle)), thread, core)
-                })
-                .collect();
-            for (task, thread, core) in &senders {
-                let Ok(thread) = thread.recv() else { continue };
-                while !is_done(generators, *core) && !task.is_finished() {
-                    thread::sleep(CHECK_INTERVAL);
-                    is_ended |= self.check_and_stop(cores, trials, mix_intervals);
-                }
-                // A signal between two system calls has no effect, so it is repeated.
-                while !task.is_finished() {
-                    thread.interrupt().map_err(EngineError::system("end a sending thread"))?;
-                    thread::sleep(CHECK_INTERVAL);
-                }
-            }
-            senders.into_iter().try_for_each(|(task, ..)| {
-                task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-        })?;
+        let mut is_ended = false;
+        let senders = CoreSenders {
+            cores,
+            start: &|_| (),
+            is_done: &|core| is_done(&generators, core),
+            // The program of the first part sends for all.
+            send: &|| generators.first().map_or(Ok(()), |first| first.send(i32::MAX, batch)),
+        };
+        senders.run(|| is_ended |= self.check_and_stop(cores, trials, mix_intervals))?;
         Ok(is_ended)
     }
 
@@ -501,30 +475,4 @@ fn reply_timeout(plan: &RunPlan) -> Span {
 /// less per frame.
 fn batch_size(rate: f64) -> u32 {
     if rate < 500_000.0 { 16 } else { 64 }
-}
-
-/// Worker that runs the lanes of all parts on one core, in a thread of its own.
-struct CoreSenderWorker<'a> {
-    /// Generators of the parts; the program of the first one sends for all.
-    generators: &'a [&'a Generator],
-    core: usize,
-    batch: u32,
-}
-
-impl CoreSenderWorker<'_> {
-    fn run(self, handle_sender: &mpsc::Sender<InterruptibleThread>) -> Result<(), EngineError> {
-        let thread = InterruptibleThread::current()
-            .map_err(EngineError::system("make a sending thread interruptible"))?;
-        affinity::pin_to_core(self.core).map_err(EngineError::system("pin a sending thread"))?;
-        // The receiver interrupts this thread to end its calls; if it is gone, nothing is to be
-        // sent.
-        if handle_sender.send(thread).is_err() {
-            return Ok(());
-        }
-        let Some(first) = self.generators.first() else { return Ok(()) };
-        while !is_done(self.generators, self.core) {
-            first.send(i32::MAX, self.batch)?;
-        }
-        Ok(())
-    }
 }
