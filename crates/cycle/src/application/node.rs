@@ -23,8 +23,8 @@ use crate::entry::PeriodEntry;
 use crate::node::mesh::{self, Mesh};
 use crate::node::periods::{self, ClockReleaseTimer};
 use crate::node::{
-    FirstRelease, MeshTestInstrument, NodeSharedMemory, REGION, StartGate, next_line, ping_end,
-    read_line, schedule, write_line,
+    FirstRelease, MeshTestInstrument, NodeSharedMemory, REGION, StartGate, ping_end, read_line,
+    report_ready, schedule,
 };
 use crate::ring::RingWriter;
 use crate::synthetic_load::SyntheticLoad;
@@ -98,10 +98,7 @@ pub fn serve() -> io::Result<()> {
         });
         // The scope waits for the thread in any case.
         drop(working);
-        gate.release_or_cancel(
-            write_line(&reply)
-                .and_then(|()| if reply.is_ok() { next_line(&mut input) } else { Ok(None) }),
-        )
+        gate.release_or_cancel(report_ready(&reply, &mut input))
     })
 }
 

@@ -2,6 +2,7 @@
 //! thread, which collects the entries of the nodes, stops and kills nodes as planned, and computes
 //! the result. It ends on time whatever the nodes do, and leaves no process running.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,10 +26,12 @@ use super::node_event::NodeFaultEvent;
 use super::plan::ApplicationTestPlan;
 use super::score;
 use super::search::{self, ApplicationSearchOptions};
-use super::test_stats::{ApplicationTestStats, node_name};
+use super::test_stats::ApplicationTestStats;
 use crate::entry::PeriodEntry;
 use crate::predict::CostInput;
-use crate::run::child::NodeChildProcess;
+use crate::run::child::{NodeChildProcess, NodeStartError};
+use crate::run::collection::{CollectionState, collect_until_finished};
+use crate::run::node_name;
 
 /// Time from the last node's report that it is ready to the first release.
 const START_DELAY: Span = Span::from_ms(100);
@@ -67,22 +70,9 @@ pub struct ApplicationTestOptions {
 /// Reason for which a test cannot start.
 #[derive(Debug, Error)]
 pub enum ApplicationTestError {
-    /// A node's process could not be started.
-    #[error("cannot start {node}: {why}", why = explain(.error))]
-    StartFailed {
-        /// The node.
-        node: String,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// A node did not become ready.
-    #[error("{node} is not ready: {reason}")]
-    NotReady {
-        /// The node.
-        node: String,
-        /// Reason that the node reported, or that it sent none.
-        reason: String,
-    },
+    /// A node could not be started or did not become ready.
+    #[error(transparent)]
+    NodeStart(#[from] NodeStartError),
     /// The sockets or the thread of the sources could not be created.
     #[error("cannot send reports: {why}", why = explain(.0))]
     Sources(io::Error),
@@ -195,7 +185,7 @@ pub(super) fn run_once(
         sources: sockets.iter().map(|(_, address)| *address).collect(),
     };
     for node in &mut nodes {
-        let start = |error| ApplicationTestError::StartFailed { node: node.name.clone(), error };
+        let start = |error| NodeStartError::Failed { node: node.name.clone(), error };
         node.child.send(&start_command).map_err(start)?;
     }
     let reports = nodes.iter().map(|node| node.ready.reports).collect();
@@ -211,7 +201,8 @@ pub(super) fn run_once(
         collector.collect(label, observer);
         stop.store(true, Ordering::Relaxed);
         // The thread does not panic; if it did, the panic would continue here.
-        Ok(generator_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let outcome = generator_thread.join();
+        Ok::<_, ApplicationTestError>(outcome.unwrap_or_else(|panic| resume_unwind(panic)))
     })?;
     Ok(collector.into_test_run(load, generator_outcome))
 }
@@ -219,7 +210,7 @@ pub(super) fn run_once(
 /// Process of a node, with its report that it is ready and, if it exited early, its exit reason.
 struct ApplicationNodeProcess {
     name: String,
-    child: NodeChildProcess<Result<ApplicationNodeReady, String>>,
+    child: NodeChildProcess<ApplicationNodeReady>,
     ready: ApplicationNodeReady,
     exit_reason: Option<String>,
 }
@@ -230,16 +221,16 @@ impl ApplicationNodeProcess {
         plan: &ApplicationTestPlan,
         (node, load): (u16, f64),
         is_stop_requested: &dyn Fn() -> bool,
-    ) -> Result<Self, ApplicationTestError> {
+    ) -> Result<Self, NodeStartError> {
         let name = node_name(node);
         let order =
             ApplicationNodeOrder { plan: plan.clone(), node, load, hold_awake: options.hold_awake };
-        let mut child: NodeChildProcess<Result<ApplicationNodeReady, String>> =
-            NodeChildProcess::start(&options.program, &options.arguments, &order, 1)
-                .map_err(|error| ApplicationTestError::StartFailed { node: name.clone(), error })?;
-        let ready = child.receive(READY_TIMEOUT, is_stop_requested).and_then(|answer| answer);
-        let ready = ready
-            .map_err(|reason| ApplicationTestError::NotReady { node: name.clone(), reason })?;
+        let failed = |error| NodeStartError::Failed { node: name.clone(), error };
+        let child = NodeChildProcess::start(&options.program, &options.arguments, &order, 1);
+        let mut child: NodeChildProcess<ApplicationNodeReady> = child.map_err(failed)?;
+        let ready = child
+            .await_ready(READY_TIMEOUT, is_stop_requested)
+            .map_err(|reason| NodeStartError::NotReady { node: name.clone(), reason })?;
         Ok(Self { name, child, ready, exit_reason: None })
     }
 
@@ -288,44 +279,39 @@ impl<'a> ApplicationTestCollector<'a> {
 
     /// Collects until all nodes have finished or have been given up.
     fn collect(&mut self, label: &str, observer: &mut TestObserver<'_>) {
-        let mut deadline = self.begin + Span::from_ns(self.total_ns() as i64) + GRACE_PERIOD;
-        let mut is_stopping = false;
-        loop {
-            // Read before the entries are collected, so that none can follow the last collection.
-            self.record_early_exits();
-            let all_finished = self.nodes.iter().all(ApplicationNodeProcess::has_finished);
-            self.run_due_actions();
-            self.collect_entries();
-            let now = ClockMonotonic.now();
-            let TestObserver { observer: to, timer } = observer;
-            timer.publish(*to, all_finished, || self.progress_and_values(label));
-            if all_finished {
-                return;
-            }
-            let is_late = now > deadline;
-            if is_late && is_stopping {
-                self.ending.stuck.extend(
-                    self.nodes
-                        .iter()
-                        .filter(|node| !node.has_finished())
-                        .map(|node| node.name.clone()),
-                );
-                return;
-            }
-            if (is_late || observer.is_stop_requested()) && !is_stopping {
-                self.ending.is_interrupted = !is_late;
-                self.ending.is_truncated = is_late;
-                is_stopping = true;
-                self.stop_nodes();
-                deadline = now + GRACE_PERIOD;
-            }
-            let next = self
-                .pending_actions
-                .last()
-                .map_or(now + COLLECT_INTERVAL, |action| self.instant(action.at_ns));
-            let wait_ns = (next.min(now + COLLECT_INTERVAL) - now).as_ns().max(0).unsigned_abs();
-            thread::sleep(Duration::from_nanos(wait_ns));
+        let deadline = self.instant(self.total_ns()) + GRACE_PERIOD;
+        let collect = |this: &mut Self| this.collect_once(label, observer);
+        collect_until_finished(self, deadline, collect, Self::stop);
+        let stuck = self.nodes.iter().filter(|node| !node.has_finished());
+        self.ending.stuck.extend(stuck.map(|node| node.name.clone()));
+    }
+
+    fn collect_once(&mut self, label: &str, observer: &mut TestObserver<'_>) -> CollectionState {
+        self.record_early_exits();
+        let all_finished = self.nodes.iter().all(ApplicationNodeProcess::has_finished);
+        self.run_due_actions();
+        self.collect_entries();
+        let TestObserver { observer: to, timer } = observer;
+        timer.publish(*to, all_finished, || self.progress_and_values(label));
+        let ends_early = !all_finished && observer.is_stop_requested();
+        let now = ClockMonotonic.now();
+        let next = self.pending_actions.last().map(|action| self.instant(action.at_ns) - now);
+        let pause = next.unwrap_or(COLLECT_INTERVAL).clamp(Span::ZERO, COLLECT_INTERVAL);
+        let pause = Duration::from_nanos(pause.as_ns().unsigned_abs());
+        CollectionState { all_finished, ends_early, pause }
+    }
+
+    /// Drops the pending actions, requests all nodes to end at their next releases, and resumes
+    /// stopped ones so that they can. Returns the grace period.
+    fn stop(&mut self, is_late: bool) -> Span {
+        (self.ending.is_interrupted, self.ending.is_truncated) = (!is_late, is_late);
+        self.pending_actions.clear();
+        for node in &self.nodes {
+            node.child.shared().stop();
+            // The resumption of a node that has exited fails, which is harmless.
+            let _ = node.child.handle().and_then(|handle| handle.resume());
         }
+        GRACE_PERIOD
     }
 
     fn progress_and_values(&self, label: &str) -> (PartProgress, ApplicationTestValues) {
@@ -355,17 +341,6 @@ impl<'a> ApplicationTestCollector<'a> {
 
     fn now_ns(&self) -> u64 {
         (ClockMonotonic.now() - self.begin).as_ns().max(0).unsigned_abs()
-    }
-
-    /// Drops the pending actions, requests all nodes to end at their next releases, and resumes
-    /// stopped ones so that they can.
-    fn stop_nodes(&mut self) {
-        self.pending_actions.clear();
-        for node in &self.nodes {
-            node.child.shared().stop();
-            // The resumption of a node that has exited fails, which is harmless.
-            let _ = node.child.handle().and_then(|handle| handle.resume());
-        }
     }
 
     /// Records the nodes that exited before their last period.

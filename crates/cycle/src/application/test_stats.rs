@@ -14,6 +14,7 @@ use super::node_event::{NodeFaultEvent, NodeFaultEventKind, can_explain};
 use super::plan::{ApplicationTestPlan, FaultSpec};
 use super::run::NodeSnapshot;
 use crate::entry::{PeriodEntry, PeriodEntryKind};
+use crate::run::node_name;
 
 /// Largest number of detections stored for each fault, to find the first one after its injection.
 const FIRST_MAX: usize = 4_096;
@@ -376,11 +377,6 @@ impl PipelineStageStats {
         self.idle_ns += u128::from(entry.idle_ns);
         self.barrier_ns += u128::from(entry.barrier_ns);
     }
-}
-
-/// Returns the name of a node: `node1` for index 0.
-pub(super) fn node_name(node: u16) -> String {
-    format!("node{}", u32::from(node) + 1)
 }
 
 #[cfg(test)]

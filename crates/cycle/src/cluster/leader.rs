@@ -11,13 +11,13 @@ use horolog_record::Host;
 
 use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL_VERSION, TaskStatus,
-    parse_line,
+    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, NodeReply, PROTOCOL_VERSION,
+    TaskStatus, parse_line,
 };
 use super::responder::NtpResponder;
 use crate::entry::PeriodEntry;
-use crate::node::{NodeOrder, NodeReady, NodeReply, NodeStartCommand};
-use crate::run::child::{INTERRUPTED_REASON, NoReply, receive_until};
+use crate::node::{NodeOrder, NodeReady, NodeStartCommand};
+use crate::run::child::receive_until;
 
 /// Timeout of a member that sends no messages, and of a write to it.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -227,8 +227,8 @@ impl RemoteNode {
     }
 
     /// Waits until the node is ready and its clock was measured, or could not be. The error is the
-    /// reason: the node failed, disconnected or did not reply in time, its tasks differ from the
-    /// order, or the user interrupted the run.
+    /// reason: the node failed, disconnected or did not reply in time, or the user interrupted the
+    /// run.
     pub(crate) fn await_ready(
         &mut self,
         timeout: Duration,
@@ -240,18 +240,15 @@ impl RemoteNode {
             if let Some(ready) = ready.take_if(|_| self.has_clock_report()) {
                 return Ok(ready);
             }
-            match receive_until(&self.messages, deadline, is_interrupted) {
-                Ok(MemberMessage::Answer(NodeReply::Ready(answer))) => {
-                    if answer.tasks.len() != self.states.len() {
-                        return Err("its tasks differ from the order".to_owned());
-                    }
-                    ready = Some(answer);
-                }
-                Ok(MemberMessage::Answer(NodeReply::Failed(why))) => return Err(why),
-                Ok(other) => self.process_message(other),
-                Err(NoReply::Interrupted) => return Err(INTERRUPTED_REASON.to_owned()),
-                Err(NoReply::TimedOut) => return Err("it does not answer".to_owned()),
-                Err(NoReply::Disconnected) => return Err("its connection was closed".to_owned()),
+            match receive_until(
+                &self.messages,
+                deadline,
+                is_interrupted,
+                "its connection was closed",
+            )? {
+                MemberMessage::Answer(NodeReply::Ready(answer)) => ready = Some(answer),
+                MemberMessage::Answer(NodeReply::Failed(why)) => return Err(why),
+                other => self.process_message(other),
             }
         }
     }

@@ -16,11 +16,11 @@ use thiserror::Error;
 
 use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL_VERSION, TaskStatus, encode_entries,
-    parse_line,
+    ENTRIES_MAX, LeaderMessage, MemberMessage, NodeReply, PROTOCOL_VERSION, TaskStatus,
+    encode_entries, parse_line,
 };
 use crate::entry::PeriodEntry;
-use crate::node::{LINE_MAX, NodeOrder, NodeReply};
+use crate::node::{LINE_MAX, NodeOrder};
 use crate::ring::COLLECT_INTERVAL_NS;
 use crate::run::child::NodeChildProcess;
 use crate::task::TaskWork;

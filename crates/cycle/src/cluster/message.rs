@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{ENTRY_WORDS, PeriodEntry};
-use crate::node::{FAILURE_WORDS, LINE_MAX, NodeOrder, NodeReply, NodeStartCommand};
+use crate::node::{FAILURE_WORDS, LINE_MAX, NodeOrder, NodeReady, NodeStartCommand};
 
 /// Version of the protocol; leader and members must have the same.
 pub(crate) const PROTOCOL_VERSION: u32 = 4;
@@ -46,6 +46,15 @@ pub(crate) enum MemberMessage {
         /// Exit reason of the node's process, if it has exited.
         ended: Option<String>,
     },
+}
+
+/// Reply of a node to its order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum NodeReply {
+    /// All tasks are ready to start.
+    Ready(NodeReady),
+    /// The node failed; the text is the reason.
+    Failed(String),
 }
 
 /// State of a task in the shared memory of its node: values that entries do not carry.

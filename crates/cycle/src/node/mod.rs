@@ -44,9 +44,7 @@ use crate::task::{Policy, SchedulingSpec, Task, TaskWork};
 
 pub(crate) use failure::{FAILURE_WORDS, TaskFailure};
 pub(crate) use mesh_instrument::{MeshTestInstrument, MessageDisposition};
-pub use order::{
-    FirstRelease, LINE_MAX, NodeOrder, NodeReady, NodeReply, NodeStartCommand, TaskReady,
-};
+pub use order::{FirstRelease, LINE_MAX, NodeOrder, NodeReady, NodeStartCommand, TaskReady};
 pub use shared::{NodeSharedMemory, REGION, region_words};
 pub(crate) use start_gate::StartGate;
 
@@ -86,15 +84,12 @@ pub fn serve() -> io::Result<()> {
         });
         let start = begun.and_then(|()| {
             let (conditions, clock_injected_ns) = (conditions.record(), order.clock_injected_ns);
-            let reply = match collect_ready(&ready, tasks) {
-                Ok(tasks) => NodeReply::Ready(NodeReady { conditions, clock_injected_ns, tasks }),
-                Err(why) => NodeReply::Failed(why),
-            };
-            write_line(&reply)?;
-            match reply {
-                NodeReply::Ready(_) => next_line::<NodeStartCommand>(&mut input),
-                NodeReply::Failed(_) => Ok(None),
-            }
+            let ready = collect_ready(&ready, tasks).map(|tasks| NodeReady {
+                conditions,
+                clock_injected_ns,
+                tasks,
+            });
+            report_ready(&ready, &mut input)
         });
         gate.release_or_cancel(start)
     })
@@ -124,7 +119,7 @@ pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Re
 
 /// Reads the next line of JSON; `None` at the end of the input, by which the sender cancels the
 /// run.
-pub(crate) fn next_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<Option<T>> {
+fn next_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = String::new();
     if input.take(LINE_MAX).read_line(&mut line)? == 0 {
         return Ok(None);
@@ -132,11 +127,16 @@ pub(crate) fn next_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Re
     Ok(Some(serde_json::from_str(&line)?))
 }
 
-/// Writes a reply to standard output, one line of JSON.
-pub(crate) fn write_line(reply: &impl Serialize) -> io::Result<()> {
+/// Reports on standard output, in one line of JSON, that the node is ready or the reason why it is
+/// not. Returns the start command; `None` if the node is not ready or the run is cancelled.
+pub(crate) fn report_ready<C: DeserializeOwned>(
+    ready: &Result<impl Serialize, String>,
+    input: &mut impl BufRead,
+) -> io::Result<Option<C>> {
     let mut output = io::stdout().lock();
-    writeln!(output, "{}", serde_json::to_string(reply)?)?;
-    output.flush()
+    writeln!(output, "{}", serde_json::to_string(ready)?)?;
+    output.flush()?;
+    if ready.is_ok() { next_line(input) } else { Ok(None) }
 }
 
 /// Order, task and shared state with which a task's thread prepares and runs.

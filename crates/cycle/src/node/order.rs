@@ -59,15 +59,6 @@ impl NodeOrder {
     }
 }
 
-/// Reply of a node to its order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum NodeReply {
-    /// All tasks are ready to start.
-    Ready(NodeReady),
-    /// The node failed; the text is the reason.
-    Failed(String),
-}
-
 /// Report of a node that is ready to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeReady {

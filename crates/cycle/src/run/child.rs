@@ -9,15 +9,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use horolog_sys::explain::explain;
 use horolog_sys::memfd_shared_memory::MemfdSharedMemory;
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::ProcessHandle;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
 use crate::cluster::TaskStatus;
 use crate::entry::{ENTRY_WORDS, PeriodEntry};
-use crate::node::{LINE_MAX, NodeReady, NodeReply, NodeSharedMemory, REGION, region_words};
+use crate::node::{LINE_MAX, NodeReady, NodeSharedMemory, REGION, region_words};
 use crate::ring::RingReader;
 
 /// Grace period of a node and its programs to exit after the request.
@@ -27,48 +29,60 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Interval at which a wait checks for an interruption.
 const INTERRUPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Reason reported for a node whose wait was interrupted.
-pub(crate) const INTERRUPTED_REASON: &str = "the run was interrupted before it was";
 
-/// Reason for the absence of a reply.
-pub(crate) enum NoReply {
-    /// The user interrupted the run.
-    Interrupted,
-    /// The timeout expired.
-    TimedOut,
-    /// The sender is gone.
-    Disconnected,
+/// Reason for which a node cannot start.
+#[derive(Debug, Error)]
+pub enum NodeStartError {
+    /// The node's process could not be started.
+    #[error("cannot start {node}: {why}", why = explain(.error))]
+    Failed {
+        /// The node.
+        node: String,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The node did not become ready.
+    #[error("{node} is not ready: {reason}")]
+    NotReady {
+        /// The node.
+        node: String,
+        /// Reason that the node reported, or that it sent none.
+        reason: String,
+    },
 }
 
-/// Waits for a message until the deadline, unless the user interrupts the run.
+/// Waits for a message until the deadline, unless the user interrupts the run. The error is the
+/// reason; `disconnected` is that of a sender that is gone.
 pub(crate) fn receive_until<T>(
     from: &Receiver<T>,
     deadline: Instant,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<T, NoReply> {
+    disconnected: &str,
+) -> Result<T, String> {
     loop {
         let remaining = deadline.saturating_duration_since(Instant::now());
-        match from.recv_timeout(remaining.min(INTERRUPT_POLL_INTERVAL)) {
+        let reason = match from.recv_timeout(remaining.min(INTERRUPT_POLL_INTERVAL)) {
             Ok(message) => return Ok(message),
-            Err(RecvTimeoutError::Disconnected) => return Err(NoReply::Disconnected),
-            Err(RecvTimeoutError::Timeout) if is_interrupted() => return Err(NoReply::Interrupted),
-            Err(RecvTimeoutError::Timeout) if remaining.is_zero() => return Err(NoReply::TimedOut),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+            Err(RecvTimeoutError::Disconnected) => disconnected,
+            Err(_) if is_interrupted() => "the run was interrupted before it was",
+            Err(_) if remaining.is_zero() => "it does not answer",
+            Err(_) => continue,
+        };
+        return Err(reason.to_owned());
     }
 }
 
 /// Process of a node as a child of this one; it runs the tasks of the node.
 #[derive(Debug)]
-pub(crate) struct NodeChildProcess<A = NodeReply> {
+pub(crate) struct NodeChildProcess<R = NodeReady> {
     process: process::Child,
     region: MemfdSharedMemory,
     tasks: usize,
-    reply: Receiver<A>,
+    reply: Receiver<Result<R, String>>,
     exit_status: Option<ExitStatus>,
 }
 
-impl<A: DeserializeOwned + Send + 'static> NodeChildProcess<A> {
+impl<R: DeserializeOwned + Send + 'static> NodeChildProcess<R> {
     /// Starts the process and sends its order.
     pub(crate) fn start(
         program: &Path,
@@ -101,47 +115,21 @@ impl<A: DeserializeOwned + Send + 'static> NodeChildProcess<A> {
         Ok(child)
     }
 
-    /// Waits for the first reply, unless the user interrupts the run.
+    /// Waits for the report that the node is ready, unless the user interrupts the run.
     ///
     /// # Errors
     ///
-    /// There was no reply; the text is the reason.
-    pub(crate) fn receive(
-        &mut self,
-        timeout: Duration,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<A, String> {
-        receive_until(&self.reply, Instant::now() + timeout, is_interrupted).map_err(|no_reply| {
-            match no_reply {
-                NoReply::Interrupted => INTERRUPTED_REASON.to_owned(),
-                NoReply::TimedOut => "it does not answer".to_owned(),
-                NoReply::Disconnected => "it ended".to_owned(),
-            }
-        })
-    }
-}
-
-impl NodeChildProcess {
-    /// Waits for the report that the node is ready.
-    ///
-    /// # Errors
-    ///
-    /// The node reported a failure, a number of tasks that differs from the order, or nothing; the
-    /// text is the reason.
+    /// The node reported a failure, or nothing; the text is the reason.
     pub(crate) fn await_ready(
         &mut self,
         timeout: Duration,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<NodeReady, String> {
-        match self.receive(timeout, is_interrupted)? {
-            NodeReply::Ready(ready) if ready.tasks.len() == self.tasks => Ok(ready),
-            NodeReply::Ready(_) => Err("its tasks differ from the order".to_owned()),
-            NodeReply::Failed(why) => Err(why),
-        }
+    ) -> Result<R, String> {
+        receive_until(&self.reply, Instant::now() + timeout, is_interrupted, "it ended")?
     }
 }
 
-impl<A> NodeChildProcess<A> {
+impl<R> NodeChildProcess<R> {
     /// Returns a handle of the process, for signals; fails with `NotFound` if the process is known
     /// to have exited.
     pub(crate) fn handle(&self) -> io::Result<ProcessHandle> {
@@ -218,7 +206,7 @@ impl<A> NodeChildProcess<A> {
     }
 }
 
-impl<A> Drop for NodeChildProcess<A> {
+impl<R> Drop for NodeChildProcess<R> {
     fn drop(&mut self) {
         // Requests the end by shared memory and by closing standard input. The node then ends its
         // tasks and the programs that it started.

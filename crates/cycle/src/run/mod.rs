@@ -3,6 +3,7 @@
 //! ends: tasks that do not finish are killed.
 
 pub(crate) mod child;
+pub(crate) mod collection;
 mod findings;
 mod log;
 mod node;
@@ -23,6 +24,7 @@ use thiserror::Error;
 
 use crate::cluster::{LeaderListener, RemoteNode};
 use crate::task::TaskSet;
+pub use child::NodeStartError;
 use findings::clocks;
 pub use log::{LOG_HEADER, PeriodLogLine};
 use single_run::{RunEndReason, SingleRunInProgress};
@@ -81,22 +83,9 @@ pub struct ClusterOptions {
 /// Reason for which a run cannot start.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// A node's process could not be started.
-    #[error("cannot start node {node}: {why}", why = explain(.error))]
-    StartFailed {
-        /// The node.
-        node: String,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// A node did not become ready.
-    #[error("node {node} is not ready: {reason}")]
-    NotReady {
-        /// The node.
-        node: String,
-        /// Reason that the node reported, or that it sent none.
-        reason: String,
-    },
+    /// A node could not be started or did not become ready.
+    #[error(transparent)]
+    NodeStart(#[from] NodeStartError),
     /// The listening socket for members cannot be opened.
     #[error(
         "cannot listen on {address}: {why}; choose an address of this host",
@@ -229,12 +218,12 @@ pub fn run(
                     break;
                 }
             };
-        let ending = single_run.collect(observer, (at, plans.len()), &mut timer);
+        single_run.collect(observer, (at, plans.len()), &mut timer);
         runs.push(single_run.to_record(*policy));
         clock_steps.extend(single_run.clock_steps());
         clocks_unread.extend(single_run.unmeasured_clocks());
         missing_periods.extend(single_run.missing_periods());
-        endings.push(ending);
+        endings.push(single_run.ending);
     }
     let mut result = CycleResult {
         schema: CYCLE_SCHEMA.to_owned(),
@@ -358,7 +347,7 @@ fn gather_members(
 }
 
 /// Returns the name of a node on this host: `node1` for index 0.
-fn node_name(node: u16) -> String {
+pub(crate) fn node_name(node: u16) -> String {
     format!("node{}", node + 1)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use horolog_record::{CycleClockOffset, CycleNodeResult, CycleTaskResult, Distribution};
 use horolog_sys::zone::zone_index;
 
-use super::child::NodeChildProcess;
+use super::child::{NodeChildProcess, NodeStartError};
 use super::{RunError, RunOptions};
 use crate::cluster::{RemoteNode, TaskStatus};
 use crate::entry::PeriodEntry;
@@ -76,7 +76,7 @@ impl<'a> NodeHandle<'a> {
         };
         let name =
             remote.as_ref().map_or_else(|| super::node_name(slot.node), |one| one.name.clone());
-        let start = |error| RunError::StartFailed { node: name.clone(), error };
+        let start = |error| NodeStartError::Failed { node: format!("node {name}"), error };
         let tasks = set.tasks().len();
         let mut link = if let Some(remote) = remote {
             remote.send_order(&order).map_err(start)?;
@@ -95,8 +95,15 @@ impl<'a> NodeHandle<'a> {
                 is_interrupted,
             ),
         };
-        let not_ready = |reason| RunError::NotReady { node: name.clone(), reason };
-        let ready = ready.map_err(not_ready)?;
+        let ready = match ready {
+            Ok(ready) if ready.tasks.len() == tasks => ready,
+            other => {
+                let reason = other.err().unwrap_or("its tasks differ from the order".to_owned());
+                return Err(
+                    NodeStartError::NotReady { node: format!("node {name}"), reason }.into()
+                );
+            }
+        };
         let tasks_ready = set.tasks().iter().zip(cycles).zip(&ready.tasks);
         let task_stats = |((task, cycles), ready): ((&Task, &u64), &TaskReady)| {
             TaskStats::new(task, *cycles, undisturbed_ns(task, ready))
@@ -164,7 +171,8 @@ impl<'a> NodeHandle<'a> {
             NodeConnection::Local(child) => child.send(start),
             NodeConnection::Remote(remote) => remote.send_start(start),
         };
-        sent.map_err(|error| RunError::StartFailed { node: self.name.clone(), error })
+        let node = || format!("node {}", self.name);
+        Ok(sent.map_err(|error| NodeStartError::Failed { node: node(), error })?)
     }
 
     /// Requests all tasks of the node to end at their next releases.

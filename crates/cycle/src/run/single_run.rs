@@ -1,6 +1,5 @@
 //! One run: all nodes start together, and their entries are collected until all have finished.
 
-use std::thread;
 use std::time::Duration;
 
 use horolog_record::{
@@ -10,6 +9,7 @@ use horolog_record::{
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
+use super::collection::{CollectionState, collect_until_finished};
 use super::node::{NodeHandle, NodeIndexAndAddress};
 use super::signal::{self, ReleaseSchedule, ReleaseSignalThread};
 use super::{CycleObserver, CycleRunEvent, PeriodLogLine, RunError, RunOptions, TaskSnapshot};
@@ -32,6 +32,8 @@ const COLLECT_INTERVAL: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
 /// Time beyond the planned end after which a run is stopped, without the timeout of commands and
 /// programs, which is added; also the grace period after that.
 const END_GRACE_PERIOD: Span = Span::from_ms(2_000);
+/// Grace period of nodes whose run is ended early.
+const EARLY_END_GRACE_PERIOD: Span = Span::from_ms(4_000);
 
 /// Reason for the end of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,6 +90,8 @@ pub(super) struct SingleRunInProgress<'a> {
     /// Wait after `total` for the nodes to finish: [`END_GRACE_PERIOD`] and, with commands or
     /// programs, their timeout.
     end_timeout: Span,
+    /// End of the run, as far as it is known.
+    pub(super) ending: RunEndReason,
 }
 
 impl<'a> SingleRunInProgress<'a> {
@@ -173,6 +177,7 @@ impl<'a> SingleRunInProgress<'a> {
             begin,
             total,
             end_timeout,
+            ending: RunEndReason::Completed,
         })
     }
 
@@ -182,64 +187,54 @@ impl<'a> SingleRunInProgress<'a> {
         observer: &mut CycleObserver<'_>,
         run: (usize, usize),
         timer: &mut SnapshotTimer,
-    ) -> RunEndReason {
-        let ending = self.collect_all(observer, run, timer);
+    ) {
+        let deadline = self.begin + self.total + self.end_timeout;
+        let collect = |this: &mut Self| this.collect_once(observer, run, timer);
+        collect_until_finished(self, deadline, collect, Self::stop);
         self.signal_stats = self.signal.as_mut().and_then(ReleaseSignalThread::finish);
-        ending
     }
 
-    fn collect_all(
+    fn collect_once(
         &mut self,
         observer: &mut CycleObserver<'_>,
         run: (usize, usize),
         timer: &mut SnapshotTimer,
-    ) -> RunEndReason {
-        let mut ending = RunEndReason::Completed;
-        // After a request to end, only the grace period remains.
-        let mut deadline = self.begin + self.total + self.end_timeout;
-        let mut is_past_deadline = false;
-        loop {
-            // Read before the entries are collected, so that none can follow the last collection.
-            self.nodes.iter_mut().for_each(NodeHandle::check_exit);
-            let all_finished = self
-                .nodes
-                .iter()
-                .all(|node| node.exit_reason.is_some() || node.unfinished_task().is_none());
-            let node_exit = self.nodes.iter().find_map(|node| {
-                let how = node.exit_reason.clone()?;
-                Some(RunEndReason::NodeExited { node: node.name.clone(), how })
-            });
-            let finished: Vec<Vec<bool>> =
-                self.nodes.iter().map(NodeHandle::finished_tasks).collect();
-            self.collect_entries(observer);
-            timer.publish(observer, all_finished, || (self.progress(run), self.task_snapshots()));
+    ) -> CollectionState {
+        self.nodes.iter_mut().for_each(NodeHandle::check_exit);
+        let finished: Vec<_> = self.nodes.iter().map(NodeHandle::finished_tasks).collect();
+        let has_finished = |(node, tasks): (&NodeHandle<'_>, &Vec<bool>)| {
+            node.exit_reason.is_some() || tasks.iter().all(|is_over| *is_over)
+        };
+        let all_finished = self.nodes.iter().zip(&finished).all(has_finished);
+        self.collect_entries(observer);
+        timer.publish(observer, all_finished, || (self.progress(run), self.task_snapshots()));
+        if self.ending == RunEndReason::Completed {
             let early_end = if observer.flow().is_break() {
                 Some(RunEndReason::Interrupted)
             } else {
-                node_exit.or_else(|| self.abandoned_task(&finished))
+                self.exited_node().or_else(|| self.abandoned_task(&finished))
             };
-            if let Some(early) = early_end.filter(|_| ending == RunEndReason::Completed) {
-                ending = early;
-                self.nodes.iter_mut().for_each(NodeHandle::stop);
-                deadline = ClockMonotonic.now() + END_GRACE_PERIOD;
-            }
-            if all_finished {
-                return ending;
-            }
-            if ClockMonotonic.now() > deadline {
-                if is_past_deadline {
-                    return ending;
-                }
-                // The remaining entries are still collected.
-                is_past_deadline = true;
-                if ending == RunEndReason::Completed {
-                    ending = self.stuck_task();
-                }
-                self.nodes.iter_mut().for_each(NodeHandle::stop);
-                deadline = ClockMonotonic.now() + END_GRACE_PERIOD;
-            }
-            thread::sleep(COLLECT_INTERVAL);
+            self.ending = early_end.unwrap_or(RunEndReason::Completed);
         }
+        let ends_early = self.ending != RunEndReason::Completed;
+        CollectionState { all_finished, ends_early, pause: COLLECT_INTERVAL }
+    }
+
+    /// Requests all nodes to end, and returns the grace period: the remaining entries are still
+    /// collected.
+    fn stop(&mut self, is_late: bool) -> Span {
+        if is_late {
+            self.ending = self.stuck_task();
+        }
+        self.nodes.iter_mut().for_each(NodeHandle::stop);
+        if is_late { END_GRACE_PERIOD } else { EARLY_END_GRACE_PERIOD }
+    }
+
+    fn exited_node(&self) -> Option<RunEndReason> {
+        self.nodes.iter().find_map(|node| {
+            let how = node.exit_reason.clone()?;
+            Some(RunEndReason::NodeExited { node: node.name.clone(), how })
+        })
     }
 
     /// Returns the end by a task that has finished without all its periods. `finished` was read
