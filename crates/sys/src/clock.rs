@@ -6,6 +6,9 @@ use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 
 use crate::descriptor::check;
 
+/// Longest sleep of [`sleep_until_unless`] between two checks.
+const CHECK_INTERVAL: Span = Span::from_ms(50);
+
 /// Bracketed readings of which the tightest is used: enough that one is not interrupted, few enough
 /// to take about a microsecond.
 pub(crate) const BRACKETS: usize = 8;
@@ -92,6 +95,21 @@ pub fn sleep_until(instant: Timestamp<Monotonic>) {
     let until = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
     // The result is of no use: the sleep is over, or a signal ended it, which is documented.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
+}
+
+/// Sleeps until `instant` and returns true; returns false if `is_over` returns true first, which is
+/// checked every 50 ms.
+pub fn sleep_until_unless(instant: Timestamp<Monotonic>, is_over: impl Fn() -> bool) -> bool {
+    loop {
+        if is_over() {
+            return false;
+        }
+        let now = ClockMonotonic.now();
+        if now >= instant {
+            return true;
+        }
+        sleep_until(instant.min(now + CHECK_INTERVAL));
+    }
 }
 
 pub(crate) fn read(clock: libc::clockid_t) -> libc::timespec {

@@ -7,6 +7,7 @@
 //! everything built on it also runs in simulated time.
 
 mod clock;
+mod grid;
 pub mod leap;
 mod ntp;
 mod random;
@@ -15,6 +16,7 @@ mod timebase;
 mod timestamp;
 
 pub use clock::{Clock, SimulatedClock, measure_precision};
+pub use grid::TimeGrid;
 pub use ntp::{NtpShort, NtpTimestamp, UNIX_EPOCH_IN_NTP_SECONDS};
 pub use random::SplitMix64;
 pub use timebase::{NO_STEP, NOMINAL_RATE, RATE_SHIFT, Timebase};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use horolog_record::CycleMeasurementCost;
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
-use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
+use horolog_time::{Clock, Monotonic, Span, TimeGrid, Timestamp, Utc};
 
 use super::order::FirstRelease;
 use super::system_clock::SystemClockConverter;
@@ -283,15 +283,14 @@ fn to_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClockConverter) -> Timest
 
 impl ReleaseTimer for ClockReleaseTimer<'_> {
     fn release_time(&mut self, period: u64) -> Timestamp<Monotonic> {
-        let elapsed_ns =
-            self.period.as_ns().saturating_mul(i64::try_from(period).unwrap_or(i64::MAX));
         // Converted again for each period, so that a step of the clock moves the releases.
         let begin = match &mut self.utc {
             Some((utc, clock)) => to_monotonic(*utc, clock),
             None => self.begin,
         };
         // A clock that is ahead reaches each instant earlier.
-        begin + self.offset + Span::from_ns(elapsed_ns) - self.injected
+        let grid = TimeGrid { start: begin + self.offset, interval: self.period };
+        grid.instant(period) - self.injected
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {

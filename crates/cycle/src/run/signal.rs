@@ -13,15 +13,13 @@ use std::thread::{self, JoinHandle};
 use horolog_record::{Distribution, ReleaseSignalCounts};
 use horolog_stats::Recorder;
 use horolog_sys::affinity;
-use horolog_sys::clock::{ClockMonotonic, sleep_until};
-use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_sys::clock::{ClockMonotonic, sleep_until_unless};
+use horolog_time::{Clock, Monotonic, Span, TimeGrid, Timestamp};
 
 use crate::node::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
 
 /// Real-time priority of the thread: the highest, so that no task delays the signal for long.
 const SIGNAL_PRIORITY: i32 = 99;
-/// Longest sleep between two checks of the stop flag.
-const POLL_INTERVAL: Span = Span::from_ms(50);
 /// Pause before each of the end-of-releases packets, of which there are several because a datagram
 /// may be lost.
 const END_PACKET_PAUSES: [Span; 3] = [Span::from_ms(1), Span::from_ms(10), Span::from_ms(100)];
@@ -29,18 +27,10 @@ const END_PACKET_PAUSES: [Span; 3] = [Span::from_ms(1), Span::from_ms(10), Span:
 /// Releases of a task, and the receivers of its packets.
 #[derive(Clone, Debug)]
 pub(super) struct ReleaseSchedule {
-    pub(super) offset: Span,
-    pub(super) period: Span,
+    pub(super) releases: TimeGrid<Monotonic>,
     pub(super) period_count: u64,
     /// Address of each node for the release packets of the task.
     pub(super) receivers: Vec<SocketAddr>,
-}
-
-impl ReleaseSchedule {
-    fn release_time(&self, begin: Timestamp<Monotonic>, period: u64) -> Timestamp<Monotonic> {
-        let cycle = i64::try_from(period).unwrap_or(i64::MAX);
-        begin + self.offset + Span::from_ns(self.period.as_ns().saturating_mul(cycle))
-    }
 }
 
 /// Thread that sends the release signal until it has finished or is dropped.
@@ -58,12 +48,8 @@ struct ReleaseSignalStats {
 }
 
 impl ReleaseSignalThread {
-    /// Sends the releases of these tasks from `begin` on. Each packet carries `token`.
-    pub(super) fn start(
-        schedules: Vec<ReleaseSchedule>,
-        begin: Timestamp<Monotonic>,
-        token: u64,
-    ) -> io::Result<Self> {
+    /// Sends the releases of these tasks. Each packet carries `token`.
+    pub(super) fn start(schedules: Vec<ReleaseSchedule>, token: u64) -> io::Result<Self> {
         let first = schedules.iter().flat_map(|train| &train.receivers).next();
         let local_address =
             if first.is_some_and(SocketAddr::is_ipv6) { "[::]:0" } else { "0.0.0.0:0" };
@@ -73,7 +59,7 @@ impl ReleaseSignalThread {
         let work = move || {
             // If the priority is refused, the recorded lateness shows it.
             let _ = affinity::SchedulingParameters::fifo(SIGNAL_PRIORITY, true).apply();
-            send_all(&socket, &schedules, (begin, token), &stop_requested)
+            send_all(&socket, &schedules, token, &stop_requested)
         };
         let thread = thread::Builder::new().name("signal".into()).spawn(work)?;
         Ok(Self { stop, thread: Some(thread) })
@@ -97,16 +83,17 @@ impl Drop for ReleaseSignalThread {
 fn send_all(
     socket: &UdpSocket,
     schedules: &[ReleaseSchedule],
-    (begin, token): (Timestamp<Monotonic>, u64),
+    token: u64,
     stop: &AtomicBool,
 ) -> ReleaseSignalStats {
+    let is_over = || stop.load(Ordering::Relaxed);
     let mut stats = ReleaseSignalStats { packets: 0, failed: 0, lateness: Recorder::new() };
     let waiting = schedules.iter().enumerate().filter(|(_, train)| train.period_count > 0);
     let mut next: BinaryHeap<_> =
-        waiting.map(|(at, train)| Reverse((train.release_time(begin, 0).as_ns(), at, 0))).collect();
+        waiting.map(|(at, train)| Reverse((train.releases.start.as_ns(), at, 0))).collect();
     while let Some(Reverse((due_ns, at, cycle))) = next.pop() {
         let (schedule, released_at) = (&schedules[at], Timestamp::from_ns(due_ns));
-        if !wait_until(released_at, stop) {
+        if !sleep_until_unless(released_at, is_over) {
             return stats;
         }
         let header = header(DatagramKind::Release, cycle, token);
@@ -120,11 +107,11 @@ fn send_all(
                 .record((ClockMonotonic.now() - released_at).as_ns().max(0).unsigned_abs());
         }
         if cycle + 1 < schedule.period_count {
-            next.push(Reverse((schedule.release_time(begin, cycle + 1).as_ns(), at, cycle + 1)));
+            next.push(Reverse((schedule.releases.instant(cycle + 1).as_ns(), at, cycle + 1)));
         }
     }
     for after in END_PACKET_PAUSES {
-        if !wait_until(ClockMonotonic.now() + after, stop) {
+        if !sleep_until_unless(ClockMonotonic.now() + after, is_over) {
             return stats;
         }
         for to in schedules.iter().flat_map(|train| &train.receivers) {
@@ -145,20 +132,6 @@ pub(super) fn random_token() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Waits until an instant; returns false if `stop` is set.
-fn wait_until(until: Timestamp<Monotonic>, stop: &AtomicBool) -> bool {
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        let now = ClockMonotonic.now();
-        if now >= until {
-            return true;
-        }
-        sleep_until(until.min(now + POLL_INTERVAL));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -170,15 +143,17 @@ mod tests {
         let nodes: Vec<UdpSocket> =
             (0..2).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         let to: Vec<SocketAddr> = nodes.iter().map(|node| node.local_addr().unwrap()).collect();
+        let begin = ClockMonotonic.now() + Span::from_ms(5);
         let train = |offset_ms, period_ms, cycles| ReleaseSchedule {
-            offset: Span::from_ms(offset_ms),
-            period: Span::from_ms(period_ms),
+            releases: TimeGrid {
+                start: begin + Span::from_ms(offset_ms),
+                interval: Span::from_ms(period_ms),
+            },
             period_count: cycles,
             receivers: to.clone(),
         };
-        let begin = ClockMonotonic.now() + Span::from_ms(5);
         let mut signal =
-            ReleaseSignalThread::start(vec![train(0, 10, 3), train(3, 15, 2)], begin, 7).unwrap();
+            ReleaseSignalThread::start(vec![train(0, 10, 3), train(3, 15, 2)], 7).unwrap();
         let mut kinds = Vec::new();
         let mut bytes = [0; 64];
         for node in &nodes {
@@ -202,14 +177,14 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_dropped() {
+        let begun = ClockMonotonic.now();
+        let start = begun + Span::from_ms(3_600_000);
         let far = ReleaseSchedule {
-            offset: Span::from_ms(3_600_000),
-            period: Span::from_ms(1),
+            releases: TimeGrid { start, interval: Span::from_ms(1) },
             period_count: 1,
             receivers: Vec::new(),
         };
-        let begun = ClockMonotonic.now();
-        drop(ReleaseSignalThread::start(vec![far], begun, 7).unwrap());
+        drop(ReleaseSignalThread::start(vec![far], 7).unwrap());
         assert!(ClockMonotonic.now() - begun < Span::from_ms(60_000));
     }
 }

@@ -7,7 +7,7 @@ use horolog_record::{
     TaskSchedulingPolicy,
 };
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
-use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_time::{Clock, Monotonic, Span, TimeGrid, Timestamp};
 
 use super::collection::{CollectionState, collect_until_finished};
 use super::node::{NodeHandle, NodeIndexAndAddress};
@@ -140,7 +140,7 @@ impl<'a> SingleRunInProgress<'a> {
         let start_command = NodeStartCommand { begin: start, peers };
         nodes.iter_mut().try_for_each(|node| node.send_start(&start_command))?;
         let signal = options.signal_by_packet.then(|| {
-            ReleaseSignalThread::start(release_schedules(set, &cycles, &nodes), begin, token)
+            ReleaseSignalThread::start(release_schedules(set, &cycles, &nodes, begin), token)
         });
         let signal = signal.transpose().map_err(RunError::Signal)?;
         let cross_node_stats = |task: &Task| {
@@ -356,10 +356,13 @@ fn release_schedules(
     set: &TaskSet,
     cycles: &[u64],
     nodes: &[NodeHandle<'_>],
+    begin: Timestamp<Monotonic>,
 ) -> Vec<ReleaseSchedule> {
     let train = |(at, (task, cycles)): (usize, (&Task, &u64))| ReleaseSchedule {
-        offset: Span::from_ns(task.offset_ns.cast_signed()),
-        period: Span::from_ns(task.period_ns.cast_signed()),
+        releases: TimeGrid {
+            start: begin + Span::from_ns(task.offset_ns.cast_signed()),
+            interval: Span::from_ns(task.period_ns.cast_signed()),
+        },
         period_count: *cycles,
         receivers: nodes.iter().filter_map(|node| node.release_address(at)).collect(),
     };

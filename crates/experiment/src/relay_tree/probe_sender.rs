@@ -15,7 +15,7 @@ use horolog_sys::clock::{ClockMonotonic, ClockRealtime, sleep_until};
 use horolog_sys::datagram::send_to;
 use horolog_sys::message::MmsghdrTable;
 use horolog_sys::socket::DatagramSocket;
-use horolog_time::{Clock, Span, Timestamp, Utc};
+use horolog_time::{Clock, TimeGrid, Timestamp, Utc};
 
 use crate::{ExperimentError, ExperimentObserver};
 
@@ -128,12 +128,10 @@ impl<'a> ProbeSender<'a> {
         packet[4..HEAD_BYTES].copy_from_slice(&self.probe_trains.to_le_bytes());
         let mut sent_at: Vec<Timestamp<Utc>> = Vec::with_capacity(total);
         let mut arrivals = vec![vec![None; total]; sinks.len()];
-        let interval = Span::from_ns(i64::try_from(train.interval.as_nanos()).unwrap_or(i64::MAX));
         while sent_at.len() < total && self.observer.flow().is_continue() {
-            let mut due = ClockMonotonic.now();
-            for _ in 0..CHUNK.min(total - sent_at.len()) {
-                due = due + interval;
-                sleep_until(due);
+            let grid = TimeGrid { start: ClockMonotonic.now(), interval: train.interval.into() };
+            for number in 1..=CHUNK.min(total - sent_at.len()) {
+                sleep_until(grid.instant(number as u64));
                 packet[..4].copy_from_slice(&(sent_at.len() as u32).to_le_bytes());
                 sent_at.push(ClockRealtime.now());
                 send_to(self.socket.as_fd(), &packet, to)

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use horolog_record::{CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, Host, rfc3339_now};
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic, sleep_until};
-use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic, sleep_until_unless};
+use horolog_time::{Clock, TimeGrid};
 
 use clock_stats::{ClockStats, OffsetOrigin, StepDetector};
 use reader::ReadableClock;
@@ -22,8 +22,6 @@ pub use reader::ClockOpenError;
 
 /// Maximum number of stored readings per clock.
 pub const COUNT_MAX: u64 = 1_000_000;
-/// Longest sleep between two checks of whether the run is to end.
-const SLEEP_MAX: Span = Span::from_ms(100);
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]
@@ -135,30 +133,14 @@ pub fn run_each_interval(
     is_over: &dyn Fn() -> bool,
     mut each: impl FnMut(u64),
 ) -> u64 {
-    let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
-    let start = ClockMonotonic.now();
+    let grid = TimeGrid { start: ClockMonotonic.now(), interval: interval.into() };
     for slot in 0..count {
-        let elapsed = interval.saturating_mul(i64::try_from(slot).unwrap_or(i64::MAX));
-        if !sleep_until_or_end(start + Span::from_ns(elapsed), is_over) {
+        if !sleep_until_unless(grid.instant(slot), is_over) {
             return slot;
         }
         each(slot);
     }
     count
-}
-
-/// Sleeps until `due` and returns true; returns false if the run is to end first.
-fn sleep_until_or_end(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> bool {
-    loop {
-        if is_over() {
-            return false;
-        }
-        let now = ClockMonotonic.now();
-        if now >= due {
-            return true;
-        }
-        sleep_until(due.min(now + SLEEP_MAX));
-    }
 }
 
 #[cfg(test)]

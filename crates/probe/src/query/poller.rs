@@ -14,7 +14,7 @@ use horolog_record::{
 };
 use horolog_sys::clock::{ClockMonotonic, ClockRealtime};
 use horolog_sys::explain::explain;
-use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
+use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, TimeGrid, Timestamp, Utc};
 use horolog_wire::frame::parse_looped_frame;
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
@@ -43,28 +43,13 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Schedule of the polls of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollPlan {
-    /// Instant of the first exchange.
-    pub(crate) start: Timestamp<Monotonic>,
-    /// Interval of the time grid.
-    pub(crate) interval: Duration,
+    /// Time grid of the exchanges.
+    pub(crate) grid: TimeGrid<Monotonic>,
     /// Number of exchanges.
     pub(crate) count: u64,
     /// True to send another request at the end, whose interleaved reply carries the transmit
     /// timestamp of the last one.
     pub(crate) has_final_request: bool,
-}
-
-impl PollPlan {
-    fn slot_instant(&self, slot: u64) -> Timestamp<Monotonic> {
-        let ns = i128::from(slot) * self.interval.as_nanos() as i128;
-        self.start + Span::from_ns(i64::try_from(ns).unwrap_or(i64::MAX))
-    }
-
-    /// Returns the first slot from `slot_min` on whose time has not passed.
-    fn next_slot(&self, slot_min: u64, now: Timestamp<Monotonic>) -> u64 {
-        let past = u64::try_from((now - self.start).as_ns()).unwrap_or(0);
-        slot_min.max(past.div_ceil(self.interval.as_nanos() as u64))
-    }
 }
 
 /// Options of the polls of a server.
@@ -162,14 +147,14 @@ impl<'a, D: BatchDevice<Address = DatagramEndpoints>> ServerPoller<'a, D> {
         for _ in 0..plan.count {
             let Some(slot) = self.wait_for_slot(plan, slot_min, stop) else { break };
             slot_min = slot.saturating_add(self.stats.intervals_per_exchange());
-            self.run_exchange(slot, plan.slot_instant(slot_min));
+            self.run_exchange(slot, plan.grid.instant(slot_min));
             progress();
             slot_min = slot_min.max(slot.saturating_add(self.stats.intervals_per_exchange()));
         }
         let final_slot =
             plan.has_final_request.then(|| self.wait_for_slot(plan, slot_min, stop)).flatten();
         if let Some(slot) = final_slot {
-            self.run_exchange(slot, plan.slot_instant(slot.saturating_add(1)));
+            self.run_exchange(slot, plan.grid.instant(slot.saturating_add(1)));
         }
         if let Some(last) = self.client.take_pending().filter(|last| Some(last.slot) != final_slot)
         {
@@ -195,7 +180,7 @@ impl<'a, D: BatchDevice<Address = DatagramEndpoints>> ServerPoller<'a, D> {
         slot_min: u64,
         stop: &dyn Fn() -> bool,
     ) -> Option<u64> {
-        let slot = plan.next_slot(slot_min, self.clock.monotonic());
+        let slot = slot_min.max(plan.grid.index_from(self.clock.monotonic()));
         loop {
             if stop() {
                 self.stats.end_polls(QueryEndReason::Interrupted, "the run was interrupted");
@@ -203,7 +188,7 @@ impl<'a, D: BatchDevice<Address = DatagramEndpoints>> ServerPoller<'a, D> {
             if self.stats.end_reason.is_some() {
                 return None;
             }
-            let left = time_until(plan.slot_instant(slot), self.clock.monotonic());
+            let left = time_until(plan.grid.instant(slot), self.clock.monotonic());
             if left.is_zero() {
                 return Some(slot);
             }

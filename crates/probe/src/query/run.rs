@@ -18,7 +18,7 @@ use horolog_record::{
 use horolog_sys::adjtimex;
 use horolog_sys::clock::ClockRealtime;
 use horolog_sys::packet::interface_index;
-use horolog_time::{Span, measure_precision};
+use horolog_time::{Span, TimeGrid, measure_precision};
 use horolog_wire::ntp;
 
 use super::differences::differences;
@@ -141,8 +141,10 @@ impl PreparedQuery {
             |(index, (way, target))| {
                 let delay = stagger * index as u32;
                 let plan = PollPlan {
-                    start: start + Span::from_ns(delay.as_nanos() as i64),
-                    interval: self.interval,
+                    grid: TimeGrid {
+                        start: start + Span::from(delay),
+                        interval: self.interval.into(),
+                    },
                     count: self.options.count,
                     has_final_request: self.options.interleaved,
                 };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use horolog_record::{LatencyAboveThreshold, TimerIntervalMaximum};
 use horolog_stats::Recorder;
-use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_time::{Monotonic, TimeGrid, Timestamp};
 
 /// Maximum number of slices in the time series of a run.
 const SLICES_MAX: u64 = 400;
@@ -13,10 +13,8 @@ const SLICES_MAX: u64 = 400;
 /// Periodic schedule of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WakeupSchedule {
-    /// First instant that the thread waits for.
-    pub(super) begin: Timestamp<Monotonic>,
-    /// Time from one instant to the next.
-    pub(super) interval: Span,
+    /// Instants that the thread waits for.
+    pub(super) grid: TimeGrid<Monotonic>,
     /// Number of instants.
     pub(super) cycles: u64,
     /// Latency in ns above which the run ends; `None` for no limit.
@@ -24,13 +22,8 @@ pub(super) struct WakeupSchedule {
 }
 
 impl WakeupSchedule {
-    fn intended_instant(&self, cycle: u64) -> Timestamp<Monotonic> {
-        let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
-        self.begin + Span::from_ns(self.interval.as_ns().saturating_mul(cycle))
-    }
-
     fn offset_s(&self, cycle: u64) -> f64 {
-        (self.intended_instant(cycle) - self.begin).as_ns() as f64 / 1e9
+        (self.grid.instant(cycle) - self.grid.start).as_ns() as f64 / 1e9
     }
 
     /// Returns the number of cycles per slice of the time series.
@@ -82,7 +75,7 @@ impl WakeupStats {
             ],
         };
         for cycle in 0..schedule.cycles {
-            let due = schedule.intended_instant(cycle);
+            let due = schedule.grid.instant(cycle);
             let mut now = timer.now();
             if now >= due {
                 cycles.missed += 1;
@@ -125,6 +118,8 @@ impl WakeupStats {
 
 #[cfg(test)]
 mod tests {
+    use horolog_time::Span;
+
     use super::*;
 
     /// A clock on which each wait ends so much late, in turn.
@@ -146,8 +141,8 @@ mod tests {
     }
 
     fn grid(cycles: u64, break_above_ns: Option<u64>) -> WakeupSchedule {
-        let begin = Timestamp::from_ns(1_000_000);
-        WakeupSchedule { begin, interval: Span::from_ns(1_000), cycles, break_above_ns }
+        let (start, interval) = (Timestamp::from_ns(1_000_000), Span::from_ns(1_000));
+        WakeupSchedule { grid: TimeGrid { start, interval }, cycles, break_above_ns }
     }
 
     fn run(

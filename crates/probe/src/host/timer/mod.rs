@@ -18,7 +18,7 @@ use horolog_record::{
     rfc3339_now,
 };
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
-use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_time::{Clock, Monotonic, Span, TimeGrid, Timestamp};
 
 use super::{MeasuringThreadError, figures};
 use cycles::{WakeupClock, WakeupSchedule, WakeupStats};
@@ -127,8 +127,10 @@ fn core_schedule(
     let interval_ns = i64::try_from(options.interval.as_nanos()).unwrap_or(i64::MAX);
     let shift_ns = interval_ns / core_count.max(1) as i64 * index as i64;
     WakeupSchedule {
-        begin: begin + Span::from_ns(shift_ns),
-        interval: Span::from_ns(interval_ns),
+        grid: TimeGrid {
+            start: begin + Span::from_ns(shift_ns),
+            interval: Span::from_ns(interval_ns),
+        },
         cycles: options.cycles,
         break_above_ns: options.break_above.map(|limit| limit.as_nanos() as u64),
     }
@@ -166,8 +168,7 @@ fn measure_core(
 fn measurement_cost() -> TimerMeasurementCost {
     let past = ClockMonotonic.now();
     let all_past = WakeupSchedule {
-        begin: past - Span::from_ms(1_000),
-        interval: Span::from_ns(1),
+        grid: TimeGrid { start: past - Span::from_ms(1_000), interval: Span::from_ns(1) },
         cycles: COST_CYCLES,
         break_above_ns: None,
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use horolog_record::{ProgressPublisher, UdpRowEndReason};
 use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::affinity::set_timer_slack_ns;
-use horolog_sys::clock::{ClockMonotonic, sleep_until};
+use horolog_sys::clock::{ClockMonotonic, sleep_until_unless};
 use horolog_sys::datagram;
 use horolog_sys::socket::DatagramSocket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -24,8 +24,6 @@ use super::shared::SharedRowState;
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(10);
 /// Receive calls between two checks of whether to end when busy polling.
 const POLLS_PER_CHECK: u32 = 256;
-/// Longest sleep of the sender between two checks of whether the run is to end.
-const SLEEP_MAX: Span = Span::from_ms(50);
 
 /// Intended send times of a flow.
 #[derive(Clone, Copy, Debug)]
@@ -120,21 +118,14 @@ impl FlowSender<'_> {
     }
 
     fn sleep_until_due(&self, due: Timestamp<Monotonic>) -> bool {
-        loop {
-            let now = ClockMonotonic.now();
-            if now >= due {
-                // A sender that is late checks too.
-                return !self.shared.should_stop();
-            }
-            if self.shared.should_stop() {
-                return false;
-            }
-            if self.shared.busy_polling {
-                std::hint::spin_loop();
-            } else {
-                sleep_until(due.min(now + SLEEP_MAX));
-            }
+        if !self.shared.busy_polling {
+            return sleep_until_unless(due, || self.shared.should_stop());
         }
+        while ClockMonotonic.now() < due && !self.shared.should_stop() {
+            std::hint::spin_loop();
+        }
+        // A sender that is late checks too.
+        !self.shared.should_stop()
     }
 
     fn send_request(&mut self, sequence: u32, due: Timestamp<Monotonic>, sent: &mut SenderOutcome) {

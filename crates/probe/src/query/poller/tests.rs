@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use horolog_io::{FaultInjectionPlan, FaultyDevice};
 use horolog_record::{InvalidReplyReason, TimestampCounts};
-use horolog_time::{Clock, NS_PER_S, SimulatedClock, Utc};
+use horolog_time::{Clock, NS_PER_S, SimulatedClock, Span, TimeGrid, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use proptest::prelude::*;
@@ -226,7 +226,8 @@ fn kiss(reply: &mut [u8], code: [u8; 4]) {
 
 fn plan(count: u64, interleaved: bool) -> PollPlan {
     let start = Timestamp::from_ns(START + 1_000_000);
-    PollPlan { start, interval: Duration::from_millis(100), count, has_final_request: interleaved }
+    let grid = TimeGrid { start, interval: Span::from_ms(100) };
+    PollPlan { grid, count, has_final_request: interleaved }
 }
 
 fn poll_over<D: BatchDevice<Address = DatagramEndpoints>>(
