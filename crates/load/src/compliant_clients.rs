@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{CompliantClientsResult, Distribution, RequestSpacing};
+use horolog_record::{CompliantClientsResult, Distribution};
 use horolog_wire::prefix::Prefix;
 
 use crate::engine::packet::PacketEngine;
@@ -90,15 +90,7 @@ impl RunningCompliantClients {
         duration: Duration,
         load: impl FnOnce() -> Result<T, EngineError>,
     ) -> Result<(T, CompliantClientsResult), EngineError> {
-        let plan = TrialPlan {
-            rate: self.options.rate(),
-            duration,
-            spacing: RequestSpacing::Constant,
-            clients: self.options.clients,
-            nts: false,
-            profile: None,
-            parts: Vec::new(),
-        };
+        let plan = TrialPlan::constant(self.options.rate(), duration, self.options.clients);
         // If the thread has ended, the send fails here and the receipt of its counts reports it.
         let _ = self.plans.send(plan);
         let result = load();

@@ -65,7 +65,7 @@ pub struct RunPlan {
     /// Codec of the run's request tokens.
     pub token: RequestTokenCodec,
     /// Reply timeout.
-    pub reply_timeout: Duration,
+    pub reply_timeout: Span,
     /// True if each client is counted separately.
     pub fairness: bool,
     /// Length of the intervals of the load profile or of the overload test; `None` if the run has
@@ -136,6 +136,13 @@ pub struct TrialPlan {
 }
 
 impl TrialPlan {
+    /// Returns the plan of a trial of one kind of requests, evenly spaced and not authenticated.
+    #[must_use]
+    pub const fn constant(rate: f64, duration: Duration, clients: u32) -> Self {
+        let spacing = RequestSpacing::Constant;
+        Self { rate, duration, spacing, clients, nts: false, profile: None, parts: Vec::new() }
+    }
+
     /// Returns the plan of each kind of requests; the plan itself if there is one kind.
     #[must_use]
     pub fn part_plans(&self) -> Vec<Self> {

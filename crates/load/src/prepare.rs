@@ -285,7 +285,7 @@ impl<'a> EngineOpener<'a> {
             clients,
             random_sources: self.options.random_sources,
             token: part.token,
-            reply_timeout: self.options.reply_timeout,
+            reply_timeout: self.options.reply_timeout.into(),
             fairness: self.options.fairness,
             interval: self.options.interval(),
             first_lane: 0,

@@ -132,19 +132,10 @@ fn duration_s(plan: &TrialPlan, counts: &TrialCounts) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use horolog_record::RequestSpacing;
     use horolog_time::Timestamp;
 
     fn plan() -> TrialPlan {
-        TrialPlan {
-            rate: 1000.0,
-            duration: Duration::from_secs(1),
-            spacing: RequestSpacing::Constant,
-            clients: 4,
-            nts: false,
-            profile: None,
-            parts: Vec::new(),
-        }
+        TrialPlan::constant(1000.0, Duration::from_secs(1), 4)
     }
 
     fn counts() -> TrialCounts {

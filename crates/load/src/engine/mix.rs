@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::load_profile::LoadProfile;
     use crate::plan::MixPartPlan;
-    use horolog_record::{RequestMode, RequestSpacing};
+    use horolog_record::RequestMode;
     use std::io;
     use std::sync::Arc;
     use std::time::Duration;
@@ -192,13 +192,9 @@ mod tests {
         };
         let profile = LoadProfile::soak(1000.0, Duration::from_secs(1), None).unwrap();
         let plan = TrialPlan {
-            rate: 1000.0,
-            duration: Duration::from_secs(1),
-            spacing: RequestSpacing::Constant,
-            clients: 2,
-            nts: false,
             profile: Some(Arc::new(profile)),
             parts: vec![part(0.75), part(0.25)],
+            ..TrialPlan::constant(1000.0, Duration::from_secs(1), 2)
         };
         let parts = fakes.map(|fake| Box::new(fake) as Box<dyn LoadEngine>).into();
         let mut taken = Taken { counts: Vec::new(), stops };

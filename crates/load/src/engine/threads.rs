@@ -48,7 +48,7 @@ pub(crate) fn run<P: LaneDevice>(
 ) -> Result<(), EngineError> {
     let stop = &AtomicBool::new(false);
     let interval = trial.interval();
-    let timeout = Span::from_ns(plan.reply_timeout.as_nanos() as i64);
+    let timeout = plan.reply_timeout;
     let (behaviour, count) = (plan.requests.behaviour(), lanes.len());
     let mut opened = Vec::with_capacity(count);
     for (index, lane) in lanes.iter_mut().enumerate() {

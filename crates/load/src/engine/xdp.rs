@@ -112,7 +112,7 @@ impl MixPartGenerator {
 
     /// Refuses a rate at which more requests could be in flight than can be distinguished.
     fn check_in_flight(&self, trial: &TrialPlan, cores: &[usize]) -> Result<(), EngineError> {
-        let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
+        let in_flight = trial.rate * self.plan.reply_timeout.as_seconds();
         if in_flight <= IN_FLIGHT_MAX * cores.len() as f64 {
             return Ok(());
         }
@@ -233,10 +233,10 @@ impl MixPartGenerator {
         }
         let incomplete = trial.interval_reader.incomplete(now - trial.start);
         if incomplete > trial.incomplete {
-            trial.outage_detector.record_invalid(now, reply_timeout(&self.plan), self.sent(cores));
+            trial.outage_detector.record_invalid(now, self.plan.reply_timeout, self.sent(cores));
             trial.incomplete = incomplete;
         }
-        if trial.profile.is_some() {
+        if trial.plan.profile.is_some() {
             trial.interval_reader.poll(now - trial.start, intervals);
         }
     }
@@ -257,7 +257,7 @@ impl MixPartGenerator {
     fn drain(&self, sent: u64, trial: &RunningMixPart<'_>) {
         let last_sent = ClockMonotonic.now();
         let mut drain =
-            ReplyDrain { last_sent, last_reply: last_sent, timeout: reply_timeout(&self.plan) };
+            ReplyDrain { last_sent, last_reply: last_sent, timeout: self.plan.reply_timeout };
         let (mut answered, mut longest) = trial.interval_reader.answered(last_sent - trial.start);
         while answered < sent {
             let now = ClockMonotonic.now();
@@ -275,7 +275,7 @@ impl MixPartGenerator {
 
     /// Returns the number of planned requests that the lanes did not send.
     fn unsent_requests(&self, cores: &[usize], trial: &RunningMixPart<'_>) -> u64 {
-        let left = |lane: &GeneratorLane| match trial.profile {
+        let left = |lane: &GeneratorLane| match &trial.plan.profile {
             _ if lane.next >= lane.end => 0,
             None => (lane.end - lane.next).div_ceil(lane.interval.max(1)),
             Some(profile) => {
@@ -292,7 +292,7 @@ impl MixPartGenerator {
         let planned = self.unsent_requests(cores, trial);
         let mut counts = TrialCounts { planned, ..TrialCounts::default() };
         counts.clients = interval_reader::client_counts(&self.generator);
-        if trial.profile.is_some() {
+        if trial.plan.profile.is_some() {
             return counts;
         }
         for lane in cores.iter().map(|&core| self.generator.lane(core as u32)) {
@@ -327,7 +327,7 @@ impl MixPartGenerator {
         let mut counts = self.trial_counts(cores, &trial);
         let last_sent = self.last_sent(cores, trial.start);
         counts.outages = Some(trial.outage_detector.close(last_sent, sent));
-        let reached = if is_ended { last_sent - trial.start } else { trial.duration };
+        let reached = if is_ended { last_sent - trial.start } else { trial.plan.duration.into() };
         trial.interval_reader.finish(reached, &counts, intervals);
     }
 
@@ -349,7 +349,7 @@ impl XdpEngine {
     fn cores(&self, trial: &TrialPlan) -> Vec<usize> {
         let Some(first) = self.parts.first() else { return Vec::new() };
         let most = self.parts.iter().map(|part| part.plan.lanes).min().unwrap_or(1);
-        let in_flight = trial.rate * first.plan.reply_timeout.as_secs_f64();
+        let in_flight = trial.rate * first.plan.reply_timeout.as_seconds();
         let lanes = (trial.rate / LANE_RATE_MAX).max(in_flight / IN_FLIGHT_MAX).ceil() as usize;
         first.plan.cores[..lanes.clamp(1, most)].to_vec()
     }
@@ -440,14 +440,13 @@ impl LoadEngine for XdpEngine {
 
 /// Part of a mix in a running trial.
 struct RunningMixPart<'a> {
+    plan: &'a TrialPlan,
     start: Timestamp<Monotonic>,
-    duration: Span,
     outage_detector: OutageDetector,
     /// Number of answered requests at the last check.
     answered: u64,
     /// Number of invalid replies and of replies that are one part of several, at the last check.
     incomplete: u64,
-    profile: Option<&'a LoadProfile>,
     interval_reader: IntervalReader<'a>,
 }
 
@@ -455,19 +454,14 @@ impl<'a> RunningMixPart<'a> {
     fn new(part: &'a MixPartGenerator, plan: &'a TrialPlan, start: Timestamp<Monotonic>) -> Self {
         let profile = plan.profile.as_deref();
         Self {
+            plan,
             start,
-            duration: Span::from_ns(plan.duration.as_nanos() as i64),
             outage_detector: OutageDetector::new(start),
             answered: 0,
             incomplete: 0,
-            profile,
             interval_reader: IntervalReader::new(&part.generator, &part.plan, profile),
         }
     }
-}
-
-fn reply_timeout(plan: &RunPlan) -> Span {
-    Span::from_ns(plan.reply_timeout.as_nanos() as i64)
 }
 
 /// Returns the number of frames in a batch of the program's test run, for a lane with this rate.

@@ -26,15 +26,7 @@ fn counts() -> TrialCounts {
 }
 
 fn trial(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Trial {
-    let plan = TrialPlan {
-        rate: 10_000.0,
-        duration: Duration::from_secs(2),
-        spacing: RequestSpacing::Constant,
-        clients: 16,
-        nts: false,
-        profile: None,
-        parts: Vec::new(),
-    };
+    let plan = TrialPlan::constant(10_000.0, Duration::from_secs(2), 16);
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
 

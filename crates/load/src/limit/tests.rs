@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use horolog_record::{RequestSpacing, SearchEndReason};
+use horolog_record::SearchEndReason;
 use horolog_stats::SignedRecorder;
 use horolog_time::Timestamp;
 use proptest::prelude::*;
@@ -18,15 +18,7 @@ fn limit(text: &str) -> LoadMetricLimit {
 
 /// A trial of 1000 requests at `rate`, with so many lost and all round trips of `rtt_ns`.
 fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
-    let plan = TrialPlan {
-        rate,
-        duration: Duration::from_secs(1),
-        spacing: RequestSpacing::Constant,
-        clients: 1,
-        nts: false,
-        profile: None,
-        parts: Vec::new(),
-    };
+    let plan = TrialPlan::constant(rate, Duration::from_secs(1), 1);
     let mut counts = TrialCounts {
         planned: 1000,
         sent: 1000,

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{LoadEngineKind as Kind, RequestSpacing};
+use horolog_record::LoadEngineKind as Kind;
 use horolog_xdp::reported_redirect_support;
 
 use super::PreparedLoad;
@@ -21,15 +21,7 @@ use crate::target::{FirstLink, Route, TargetError, return_route_command};
 const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
 
 /// Trial of ten requests that tests whether an engine receives replies.
-const PROBE: TrialPlan = TrialPlan {
-    rate: 500.0,
-    duration: Duration::from_millis(20),
-    spacing: RequestSpacing::Constant,
-    clients: 0,
-    nts: false,
-    profile: None,
-    parts: Vec::new(),
-};
+const PROBE: TrialPlan = TrialPlan::constant(500.0, Duration::from_millis(20), 0);
 
 type OpenEngineFn<'a> = &'a mut dyn FnMut(Kind) -> Result<PreparedLoad, LoadError>;
 

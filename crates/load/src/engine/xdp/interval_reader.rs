@@ -129,8 +129,7 @@ impl<'a> IntervalReader<'a> {
             intervals.deliver_interval(counts);
         }
         let end = Span::from_ns((self.first as i64 + 1) * length.as_ns());
-        let timeout =
-            Span::from_ns(self.plan.reply_timeout.as_nanos() as i64) + INTERVAL_CLOSE_DELAY;
+        let timeout = self.plan.reply_timeout + INTERVAL_CLOSE_DELAY;
         if elapsed - end > timeout && self.first + 1 < count {
             self.generator.set_first_interval(self.first + 1);
             self.is_close_pending = true;

@@ -8,7 +8,7 @@ use horolog_wire::ethernet::{HEADER_LEN, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 use horolog_xdp::{GeneratorSettings, Interface, LANES_MAX, ServerOffsetSettings, XdpError};
 
-use super::{interval_reader, reply_timeout};
+use super::interval_reader;
 use crate::engine::packet::frame_plans;
 use crate::engine::{EngineError, ethernet, unavailable_error};
 use crate::plan::RunPlan;
@@ -55,12 +55,12 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         clients: plan.clients,
         counts_each_client: plan.fairness,
         open_intervals: plan.interval.map_or(1, |interval| {
-            interval_reader::open_interval_count(interval, reply_timeout(plan))
+            interval_reader::open_interval_count(interval, plan.reply_timeout)
         }),
         chained,
         key: plan.token.key(),
         run_start_ns: plan.token.run_start().as_ns() as u64,
-        reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+        reply_timeout_ns: plan.reply_timeout.as_ns() as u64,
         request: frame.bytes,
         sums: frame.sums,
         first_client: frame.first_client,
