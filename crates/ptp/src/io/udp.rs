@@ -5,29 +5,23 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-use horolog_io::{
-    Batch, BatchDevice, DatagramEndpoints, TransmitTimestampSource, UdpDevice, UdpDeviceOptions,
-};
+use horolog_io::{Batch, BatchDevice, DatagramEndpoints, UdpDevice, UdpDeviceOptions};
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::frame::{TransmittedDatagram, parse_looped_frame};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, IPV6_PADDING_LEN};
 
 use super::link::{
-    IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets, PtpSocketError, TransmittedPtpMessage,
+    BATCH, BatchedPtpDevice, IncomingPtpMessage, OutgoingPtpMessage, PtpPortSockets,
+    PtpSocketError, RECEIVE_BUFFER, SEND_WAIT, TransmittedPtpMessage, timestamp_source,
 };
 use super::served::ServedTime;
 use crate::address::{PtpAddress, PtpDestination};
 
-/// Maximum number of messages per system call.
-const BATCH: usize = 32;
 /// Maximum length of a message, in bytes.
 const MESSAGE_MAX: usize = 1_024;
 /// Maximum length of a looped-back message with its headers, in bytes.
 const LOOPED_MAX: usize = MESSAGE_MAX + 64;
-/// Receive buffer size, in bytes: enough for 0.1 s at 100,000 messages per second.
-const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 1 << 20;
-const SEND_WAIT: Duration = Duration::from_millis(1);
 
 /// PTP's multicast groups of one IP version.
 #[derive(Clone, Copy)]
@@ -52,32 +46,15 @@ const IPV6_GROUPS: MulticastGroups = MulticastGroups {
 };
 
 /// Socket for event messages or for general messages, with its batches.
-struct BatchedUdpSocket {
-    device: UdpDevice,
-    received: Batch<DatagramEndpoints>,
-    outgoing: Batch<DatagramEndpoints>,
-    refused: u64,
-}
+type BatchedUdpSocket = BatchedPtpDevice<UdpDevice>;
 
-impl BatchedUdpSocket {
-    fn open(ip: IpAddr, port: u16, options: &UdpDeviceOptions) -> Result<Self, PtpSocketError> {
-        Ok(Self {
-            device: UdpDevice::bind(SocketAddr::new(ip, port), options)?,
-            received: Batch::new(BATCH, MESSAGE_MAX),
-            outgoing: Batch::new(BATCH, MESSAGE_MAX),
-            refused: 0,
-        })
-    }
-
-    fn flush(&mut self) {
-        let count = self.outgoing.len();
-        if count > 0 {
-            // A failure of the device is reported by the next receive call.
-            let sent = self.device.send(&mut self.outgoing).unwrap_or(0);
-            self.refused += (count - sent) as u64;
-            self.outgoing.clear();
-        }
-    }
+fn open_socket(
+    ip: IpAddr,
+    port: u16,
+    options: &UdpDeviceOptions,
+) -> Result<BatchedUdpSocket, PtpSocketError> {
+    let device = UdpDevice::bind(SocketAddr::new(ip, port), options)?;
+    Ok(BatchedPtpDevice::new(device, MESSAGE_MAX))
 }
 
 /// Returns the sender of a datagram. If the datagram was sent to a multicast group, the sender
@@ -111,11 +88,6 @@ impl PtpUdpSockets {
         } else {
             (Ipv4Addr::UNSPECIFIED.into(), IPV4_GROUPS)
         };
-        let timestamp_source = if hardware {
-            TransmitTimestampSource::Hardware
-        } else {
-            TransmitTimestampSource::Kernel
-        };
         let options = UdpDeviceOptions {
             slots: BATCH,
             interface: Some(interface.to_owned()),
@@ -125,11 +97,13 @@ impl PtpUdpSockets {
             send_wait: SEND_WAIT,
             ..UdpDeviceOptions::default()
         };
-        let stamping =
-            UdpDeviceOptions { transmit_timestamps: Some(timestamp_source), ..options.clone() };
+        let stamping = UdpDeviceOptions {
+            transmit_timestamps: Some(timestamp_source(hardware)),
+            ..options.clone()
+        };
         let link = Self {
-            event: BatchedUdpSocket::open(any, EVENT_PORT, &stamping)?,
-            general: BatchedUdpSocket::open(any, GENERAL_PORT, &options)?,
+            event: open_socket(any, EVENT_PORT, &stamping)?,
+            general: open_socket(any, GENERAL_PORT, &options)?,
             looped: Batch::new(BATCH, LOOPED_MAX),
             groups,
             interface: index,
@@ -238,19 +212,7 @@ impl PtpPortSockets for PtpUdpSockets {
         let Some(endpoints) = self.endpoints(message.to, message.event) else { return };
         let padding = self.padding;
         let channel = if message.event { &mut self.event } else { &mut self.general };
-        if channel.outgoing.is_full() {
-            channel.flush();
-        }
-        let slot = channel.outgoing.len();
-        let len = message.bytes.len() + padding;
-        let pushed = channel.outgoing.push_with(endpoints, |buffer| {
-            buffer[..len].fill(0);
-            buffer[..message.bytes.len()].copy_from_slice(message.bytes);
-            len
-        });
-        if pushed {
-            *channel.outgoing.packet_mut(slot).wants_timestamp = message.needs_timestamp;
-        }
+        channel.push(endpoints, message, message.bytes.len() + padding, |_| 0);
     }
 
     fn flush(&mut self) {
