@@ -9,7 +9,7 @@ use horolog_record::{
     LoadTimeSeries, LossLocation, Percentiles, ReplyKindCounts, RequestMode, RequestSpacing, Trial,
     rfc3339_now,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_time::SplitMix64;
 
 /// Number of trials.
@@ -32,18 +32,19 @@ impl RandomLatencies {
         (30_000.0 - 40_000.0 * tail * (1.0 - self.uniform()).ln()) as u64
     }
 
-    fn draw_recorder(&mut self, count: usize) -> Recorder {
-        let mut recorder = Recorder::new();
+    fn draw_histogram(&mut self, count: usize) -> Histogram {
+        let mut histogram = Histogram::new();
         for _ in 0..count {
-            recorder.record(self.next_ns());
+            histogram.record(self.next_ns());
         }
-        recorder
+        histogram
     }
 }
 
 fn trial(latencies: &mut RandomLatencies) -> Trial {
     let sent = (RATE * TRIAL_S) as u64;
-    let mut distribution = || Distribution::from_recorder(&latencies.draw_recorder(RATE * TRIAL_S));
+    let mut distribution =
+        || Distribution::from_histogram(&latencies.draw_histogram(RATE * TRIAL_S));
     Trial {
         phase: None,
         intended_rate: RATE as f64,
@@ -73,7 +74,7 @@ fn trial(latencies: &mut RandomLatencies) -> Trial {
 }
 
 fn point(second: usize, latencies: &mut RandomLatencies) -> LoadSeriesPoint {
-    let distribution = Distribution::from_recorder(&latencies.draw_recorder(RATE));
+    let distribution = Distribution::from_histogram(&latencies.draw_histogram(RATE));
     LoadSeriesPoint {
         at_s: second as f64,
         trial: second / TRIAL_S,

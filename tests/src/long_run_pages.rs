@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::Distribution;
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -159,12 +159,12 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
         point["received"] = json!(0);
         *point = without_fields(point, &["rtt_ns"]);
     }
-    let mut recorder = Recorder::new();
+    let mut histogram = Histogram::new();
     for _ in 0..100 {
-        recorder.record(1_000);
-        recorder.record(1_000_000);
+        histogram.record(1_000);
+        histogram.record(1_000_000);
     }
-    let rtt = Distribution::from_recorder(&recorder).context("no distribution")?;
+    let rtt = Distribution::from_histogram(&histogram).context("no distribution")?;
     for trial in load["trials"].as_array_mut().context("no trials")? {
         trial["rtt_ns"] = serde_json::to_value(&rtt)?;
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::Distribution;
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_time::SplitMix64;
 use serde_json::{Value, json};
 
@@ -36,12 +36,12 @@ impl RandomDistributions {
     }
 
     fn distribution(&mut self) -> Result<Value> {
-        let mut recorder = Recorder::new();
+        let mut histogram = Histogram::new();
         let typical_ns = 1e3 * 1e3_f64.powf(self.random_share());
         for _ in 0..VALUES + (self.random_share() * VALUES as f64) as usize {
-            recorder.record((typical_ns * (1.0 - 2.0 * self.random_share().ln())) as u64);
+            histogram.record((typical_ns * (1.0 - 2.0 * self.random_share().ln())) as u64);
         }
-        let distribution = Distribution::from_recorder(&recorder).context("no distribution")?;
+        let distribution = Distribution::from_histogram(&histogram).context("no distribution")?;
         Ok(serde_json::to_value(distribution)?)
     }
 

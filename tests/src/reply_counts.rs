@@ -2,7 +2,7 @@
 
 use horolog_load::request_tracker::TrialCounts;
 use horolog_record::InvalidReplyReason;
-use horolog_stats::{Recorder, SignedRecorder};
+use horolog_stats::{Histogram, SignedHistogram};
 use horolog_xdp::Generator;
 
 /// Counts of replies.
@@ -22,8 +22,8 @@ pub(crate) struct ReplyCounts {
     pub(crate) offsets: [u64; 3],
 }
 
-fn offsets(recorder: &SignedRecorder) -> [u64; 3] {
-    [recorder.count(), recorder.negative().count(), recorder.clamped()]
+fn offsets(histogram: &SignedHistogram) -> [u64; 3] {
+    [histogram.count(), histogram.negative().count(), histogram.clamped()]
 }
 
 impl ReplyCounts {
@@ -45,8 +45,8 @@ impl ReplyCounts {
     }
 
     /// Returns the counts and the response times of the in-kernel program.
-    pub(crate) fn of_program(generator: &Generator) -> (Self, Recorder) {
-        let (mut sum, mut response) = (Self::default(), Recorder::new());
+    pub(crate) fn of_program(generator: &Generator) -> (Self, Histogram) {
+        let (mut sum, mut response) = (Self::default(), Histogram::new());
         for processor in 0..generator.processors() {
             let counts = generator.interval_counts(0, processor);
             let mut invalid = [0; InvalidReplyReason::ALL.len()];
@@ -63,10 +63,7 @@ impl ReplyCounts {
                 round_trips: counts.rtt_ns.count,
                 offsets: [0; 3],
             });
-            let raw = &counts.response_ns;
-            // Empty with another layout, which the comparison would show.
-            let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
-            response.merge(&one.unwrap_or_default());
+            response.merge(&counts.response_ns.to_histogram());
         }
         for processor in 0..generator.processors() {
             let counts = generator.interval_offsets(0, processor);

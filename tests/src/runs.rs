@@ -220,12 +220,12 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
 /// Writes a load result whose trials have 20,000 RTT values from `rtt_min_ns` to 1 µs more; returns
 /// its path.
 fn write_load_result(test_store: &TestStore, name: &str, rtt_min_ns: u64) -> Result<String> {
-    let mut recorder = horolog_stats::Histogram::new();
+    let mut histogram = horolog_stats::Histogram::new();
     for number in 0..20_000 {
-        recorder.record(rtt_min_ns + number % 1_000);
+        histogram.record(rtt_min_ns + number % 1_000);
     }
     let distribution =
-        horolog_record::Distribution::from_histogram(&recorder).context("empty histogram")?;
+        horolog_record::Distribution::from_histogram(&histogram).context("empty histogram")?;
     let mut result: Value =
         serde_json::from_str(&fs::read_to_string(format!("{SAMPLES}/load.json"))?)?;
     for trial in result["trials"].as_array_mut().context("no trials in the sample")? {

@@ -9,7 +9,7 @@ use horolog_record::{
     RelayConfigurationResult, RelayEngineKind, rfc3339_now,
 };
 use horolog_report::units;
-use horolog_stats::{Recorder, SearchConfig};
+use horolog_stats::{Histogram, SearchConfig};
 use horolog_xdp::STREAM_MARK_LEN;
 
 use crate::{ExperimentError, ExperimentObserver, distinct_values};
@@ -66,10 +66,10 @@ pub struct RelayBenchOptions {
 /// Delays of packets in one configuration, in all repetitions, at half of the rate found.
 #[derive(Default)]
 struct CopyDelays {
-    first_copy: Recorder,
-    last_copy: Recorder,
+    first_copy: Histogram,
+    last_copy: Histogram,
     /// Delays from the source to the relay's interface, measured without a relay.
-    baseline: Recorder,
+    baseline: Histogram,
 }
 
 /// Options, testbed and events of the benchmark, shared by the measurements of all configurations.
@@ -215,9 +215,9 @@ impl<'a> RelayBench<'a> {
                 self.observer.note(&format!("{name}: {rate} copies"));
             }
             RelayConfigurationResult {
-                first_copy_ns: Distribution::from_recorder(&delays.first_copy),
-                last_copy_ns: Distribution::from_recorder(&delays.last_copy),
-                direct_ns: Distribution::from_recorder(&delays.baseline),
+                first_copy_ns: Distribution::from_histogram(&delays.first_copy),
+                last_copy_ns: Distribution::from_histogram(&delays.last_copy),
+                direct_ns: Distribution::from_histogram(&delays.baseline),
                 ..cell
             }
         };

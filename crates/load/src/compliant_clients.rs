@@ -111,7 +111,7 @@ impl RunningCompliantClients {
             invalid: counts.invalid.iter().sum(),
             clients_active: active().count() as u64,
             clients_affected: active().filter(is_affected).count() as u64,
-            rtt_ns: Distribution::from_recorder(&counts.rtt),
+            rtt_ns: Distribution::from_histogram(&counts.rtt),
         }
     }
 }

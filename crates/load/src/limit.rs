@@ -434,7 +434,7 @@ fn magnitude_percentile(
         }
     };
     let mut magnitudes = Histogram::decode(&offsets.histogram).ok()?;
-    magnitudes.merge(&Histogram::decode(&offsets.histogram_negative).ok()?).ok()?;
+    magnitudes.try_merge(&Histogram::decode(&offsets.histogram_negative).ok()?).ok()?;
     magnitudes.value_at_quantile(quantile).map(|ns| ns as f64)
 }
 

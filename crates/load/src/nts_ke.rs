@@ -18,7 +18,7 @@ use horolog_record::{
     NtsKeTrial, PartPlan, Percentiles, Progress, ProgressSlots, RequestMode, RequestValues,
     RunObserver, Severity, lock_slot, rfc3339_now,
 };
-use horolog_stats::{Recorder, Search, SearchConfig};
+use horolog_stats::{Histogram, Search, SearchConfig};
 
 use crate::error::LoadError;
 use crate::findings;
@@ -91,7 +91,7 @@ pub struct NtsKeLoadOptions {
 #[derive(Default)]
 struct NtsKeClientCounts {
     sent: u64,
-    times: Recorder,
+    times: Histogram,
     failures: BTreeMap<NtsKeFailureReason, u64>,
     first_failure: Option<FailureDescription>,
 }
@@ -327,7 +327,7 @@ fn trial_record(connections: usize, counts: NtsKeClientCounts, elapsed: Duration
         received,
         lost: counts.sent - received,
         failures: counts.failures,
-        handshake_ns: Distribution::from_recorder(&counts.times),
+        handshake_ns: Distribution::from_histogram(&counts.times),
     }
 }
 

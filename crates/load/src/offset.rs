@@ -6,7 +6,7 @@
 //! +12 µs. The time at which a program read a reply is never used as its receive time.
 
 use horolog_record::TimestampOffsetMethod;
-use horolog_stats::SignedRecorder;
+use horolog_stats::SignedHistogram;
 use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 
 use crate::verify::{ReplyMode, VerifiedReply};
@@ -84,7 +84,7 @@ pub struct ServerOffsetCounts {
     pub timestamped: u64,
     /// Offsets in ns. In interleaved mode an offset belongs to the reply before the one that
     /// reports it.
-    pub offsets: SignedRecorder,
+    pub offsets: SignedHistogram,
 }
 
 impl ServerOffsetCounts {

@@ -114,7 +114,7 @@ impl<'a, 'o> LoadProfileRecorder<'a, 'o> {
             late: counts.late,
             unsynchronised: counts.unsynchronised(),
             invalid: counts.invalid.iter().sum(),
-            rtt_ns: Percentiles::from_recorder(&counts.rtt),
+            rtt_ns: Percentiles::from_histogram(&counts.rtt),
         };
         self.sampler.observer.event(&point);
         self.outcome.points.push(point);

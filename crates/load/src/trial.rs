@@ -53,14 +53,14 @@ pub fn record(
         cookies_reused: counts.cookies_reused,
         fairness: fairness::client_fairness(&counts.clients),
         compliant_clients: None,
-        rtt_ns: Distribution::from_recorder(&counts.rtt),
-        response_time_ns: Distribution::from_recorder(&counts.response),
+        rtt_ns: Distribution::from_histogram(&counts.rtt),
+        response_time_ns: Distribution::from_histogram(&counts.response),
         tx_offset_ns: counts
             .offsets
             .as_ref()
-            .and_then(|found| SignedDistribution::from_recorder(&found.offsets)),
+            .and_then(|found| SignedDistribution::from_histogram(&found.offsets)),
         timestamped: counts.offsets.as_ref().map(|found| found.timestamped),
-        lateness_ns: Distribution::from_recorder(&counts.lateness),
+        lateness_ns: Distribution::from_histogram(&counts.lateness),
         lost_at,
         parts: plan
             .parts

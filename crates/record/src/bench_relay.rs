@@ -439,11 +439,11 @@ mod tests {
     #[test]
     fn what_is_added_is_above_the_way_without_a_relay() {
         let times = |times: &[u64]| {
-            let mut recorder = horolog_stats::Recorder::new();
+            let mut histogram = horolog_stats::Histogram::new();
             for ns in times {
-                recorder.record(*ns);
+                histogram.record(*ns);
             }
-            Distribution::from_recorder(&recorder)
+            Distribution::from_histogram(&histogram)
         };
         let empty = cell(2, RelayEngineKind::Xdp, &[]);
         let with = RelayConfigurationResult {

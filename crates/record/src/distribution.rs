@@ -2,7 +2,7 @@
 //! be merged or compared.
 
 use horolog_stats::histogram::{HistogramDecodeError, TooManyValues};
-use horolog_stats::{Histogram, Recorder, SignedRecorder};
+use horolog_stats::{Histogram, SignedHistogram};
 use serde::{Deserialize, Serialize};
 
 /// Distribution of times in ns, which are not negative. Percentiles and the standard deviation come
@@ -70,7 +70,7 @@ impl Distribution {
     ) -> Result<Option<Self>, DistributionMergeError> {
         let mut histogram = Histogram::new();
         for one in all.clone() {
-            histogram.merge(&one.decode()?)?;
+            histogram.try_merge(&one.decode()?)?;
         }
         let Some(merged) = Self::from_histogram(&histogram) else { return Ok(None) };
         let total = merged.count as f64;
@@ -132,12 +132,6 @@ impl Distribution {
         })
     }
 
-    /// Returns the distribution of a recorder; `None` if it is empty.
-    #[must_use]
-    pub fn from_recorder(recorder: &Recorder) -> Option<Self> {
-        Self::from_histogram(&recorder.to_histogram())
-    }
-
     /// Returns the distribution of half of each time, such as one-way delays from round trips. Its
     /// extremes and percentiles are rounded down to whole ns, and it has no histogram.
     #[must_use]
@@ -189,10 +183,10 @@ pub struct SignedDistribution {
 }
 
 impl SignedDistribution {
-    /// Returns the distribution of a recorder; `None` if it is empty.
+    /// Returns the distribution of a histogram; `None` if it is empty.
     #[must_use]
-    pub fn from_recorder(recorder: &SignedRecorder) -> Option<Self> {
-        let summary = recorder.summary()?;
+    pub fn from_histogram(histogram: &SignedHistogram) -> Option<Self> {
+        let summary = histogram.summary()?;
         Some(Self {
             count: summary.count,
             min: summary.min,
@@ -204,8 +198,8 @@ impl SignedDistribution {
             p99_9: summary.p99_9,
             p99_99: summary.p99_99,
             max: summary.max,
-            histogram: recorder.positive().to_histogram().encode(),
-            histogram_negative: recorder.negative().to_histogram().encode(),
+            histogram: histogram.positive().encode(),
+            histogram_negative: histogram.negative().encode(),
         })
     }
 }
@@ -232,11 +226,11 @@ mod tests {
     use super::*;
 
     fn recorded(values: &[u64]) -> Distribution {
-        let mut recorder = Recorder::new();
+        let mut histogram = Histogram::new();
         for value in values {
-            recorder.record(*value);
+            histogram.record(*value);
         }
-        Distribution::from_recorder(&recorder).unwrap()
+        Distribution::from_histogram(&histogram).unwrap()
     }
 
     #[test]
@@ -278,11 +272,11 @@ mod tests {
 
     #[test]
     fn half_of_what_was_recorded_is_half_of_each_figure() {
-        let mut recorder = Recorder::new();
-        assert_eq!(Distribution::from_recorder(&recorder), None);
-        recorder.record(3);
-        recorder.record(8);
-        let whole = Distribution::from_recorder(&recorder).unwrap();
+        let mut histogram = Histogram::new();
+        assert_eq!(Distribution::from_histogram(&histogram), None);
+        histogram.record(3);
+        histogram.record(8);
+        let whole = Distribution::from_histogram(&histogram).unwrap();
         assert_eq!((whole.count, whole.min, whole.mean, whole.max), (2, 3, 5.5, 8));
         let half = whole.halved();
         assert_eq!((half.count, half.min, half.mean, half.max), (2, 1, 2.75, 4));

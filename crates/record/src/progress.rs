@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_time::{Monotonic, Span, Timestamp};
 
 use crate::LiveCounts;
@@ -20,9 +20,9 @@ pub struct Progress {
     /// All counts.
     pub counts: LiveCounts,
     /// Latency of replies, in ns: of a whole trial, or of the last interval of a load profile.
-    pub latency: Recorder,
+    pub latency: Histogram,
     /// Send lateness (actual minus intended send time), in ns, over the same period.
-    pub lateness: Recorder,
+    pub lateness: Histogram,
     /// Time of publication; for several threads the mean.
     pub published: Option<Timestamp<Monotonic>>,
 }

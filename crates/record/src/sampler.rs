@@ -61,8 +61,8 @@ impl<'o, P, E> LiveSampler<'o, P, E> {
         let values = RequestValues {
             counts: total,
             part_counts: counts.since(&self.current.1),
-            latency_ns: Percentiles::from_recorder(&progress.latency),
-            lateness_ns: Percentiles::from_recorder(&progress.lateness),
+            latency_ns: Percentiles::from_histogram(&progress.latency),
+            lateness_ns: Percentiles::from_histogram(&progress.lateness),
             ..rates(plan, &counts.since(&last_counts), now - last_s)
         };
         self.pass_on(plan.progress((now - plan.begun_s).max(0.0)), &values);

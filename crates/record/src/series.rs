@@ -1,7 +1,7 @@
 //! Time series of a load run in equal intervals, outages of the server, and the recovery time after
 //! an overload.
 
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_stats::loss::loss_ratio;
 use serde::{Deserialize, Serialize};
 
@@ -72,8 +72,8 @@ pub struct Percentiles {
 impl Percentiles {
     /// Returns the percentiles of the recorded values; `None` if there are none.
     #[must_use]
-    pub fn from_recorder(recorder: &Recorder) -> Option<Self> {
-        let summary = recorder.to_histogram().summary()?;
+    pub fn from_histogram(histogram: &Histogram) -> Option<Self> {
+        let summary = histogram.summary()?;
         let (p50, p90, p99, p99_9) = (summary.p50, summary.p90, summary.p99, summary.p99_9);
         Some(Self { p50, p90, p99, p99_9, max: summary.max })
     }

@@ -5,8 +5,7 @@
 //! is divided into 128 equal buckets, so a bucket is never wider than 1/128 (0.78%) of its lower
 //! edge. Larger values are clamped into the last bucket.
 //!
-//! This module maps values to buckets and stores nothing: [`crate::Recorder`] counts,
-//! [`crate::Histogram`] evaluates.
+//! This module maps values to buckets and stores nothing: [`crate::Histogram`] counts.
 
 /// Largest value of the layout, 2^36 − 1. Larger values are recorded as this one.
 pub const MAX_VALUE: u64 = (1 << 36) - 1;

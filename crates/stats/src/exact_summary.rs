@@ -1,6 +1,6 @@
 //! Summary of signed values, such as offsets: mean, standard deviation, root mean square, extremes
 //! and percentiles, computed exactly from all values. On a hot path, count into a
-//! [`crate::Recorder`] instead.
+//! [`crate::Histogram`] instead.
 
 use serde::{Deserialize, Serialize};
 

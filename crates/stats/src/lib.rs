@@ -13,13 +13,11 @@ mod exact_summary;
 pub mod histogram;
 pub mod line;
 pub mod loss;
-pub mod recorder;
 pub mod search;
 pub mod signed;
 
 pub use duplicate_window::{DuplicateWindow, SequenceMarkOutcome};
 pub use exact_summary::ExactSummary;
 pub use histogram::{Histogram, HistogramSummary};
-pub use recorder::Recorder;
 pub use search::{GoalLossRatio, Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
-pub use signed::{SignedRecorder, SignedSummary};
+pub use signed::{SignedHistogram, SignedSummary};

@@ -1,18 +1,18 @@
-//! Recorder of signed values, such as clock offsets: one [`Recorder`] for values below 0, one for
+//! Histogram of signed values, such as clock offsets: one [`Histogram`] for values below 0, one for
 //! values from 0 on, and the sum of squares for an exact deviation. Buckets far from 0 are too wide
 //! to resolve a deviation that is small compared with the mean.
 
-use crate::buckets::MAX_VALUE;
-use crate::recorder::Recorder;
+use crate::buckets::{MAX_VALUE, lower_edge, upper_edge};
+use crate::histogram::Histogram;
 
 /// Counts of signed values per bucket. Magnitudes above [`MAX_VALUE`] are recorded as that.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SignedRecorder {
+pub struct SignedHistogram {
     /// Magnitudes of the values below zero.
-    negative: Recorder,
+    negative: Histogram,
     /// Values from zero on.
-    positive: Recorder,
-    /// Sum of the squares, below 2^125 for [`crate::recorder::MAX_COUNT`] values.
+    positive: Histogram,
+    /// Sum of the squares, below 2^125 for [`crate::histogram::MAX_COUNT`] values.
     squares: u128,
     /// Values that were clamped.
     clamped: u64,
@@ -43,19 +43,19 @@ pub struct SignedSummary {
     pub max: i64,
 }
 
-impl SignedRecorder {
-    /// Creates an empty recorder: two allocations of 30 KiB.
+impl SignedHistogram {
+    /// Creates an empty histogram: two allocations of 30 KiB.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a recorder from external parts: the magnitudes of the values below zero, the values
+    /// Creates a histogram from external parts: the magnitudes of the values below zero, the values
     /// from zero on, the sum of the squares of both, and the number of clamped values.
     #[must_use]
     pub const fn from_parts(
-        negative: Recorder,
-        positive: Recorder,
+        negative: Histogram,
+        positive: Histogram,
         squares: u128,
         clamped: u64,
     ) -> Self {
@@ -95,13 +95,13 @@ impl SignedRecorder {
 
     /// Returns the magnitudes of the values below zero.
     #[must_use]
-    pub const fn negative(&self) -> &Recorder {
+    pub const fn negative(&self) -> &Histogram {
         &self.negative
     }
 
     /// Returns the values from zero on.
     #[must_use]
-    pub const fn positive(&self) -> &Recorder {
+    pub const fn positive(&self) -> &Histogram {
         &self.positive
     }
 
@@ -157,29 +157,11 @@ impl SignedRecorder {
         let below = self.negative.count();
         // Ascending values below 0 have descending magnitudes.
         if rank <= below {
-            -(lower_edge_at(&self.negative, below - rank + 1).cast_signed())
+            -(lower_edge(self.negative.bucket_of_rank(below - rank + 1)).cast_signed())
         } else {
-            upper_edge_at(&self.positive, rank - below).cast_signed()
+            upper_edge(self.positive.bucket_of_rank(rank - below)).cast_signed()
         }
     }
-}
-
-/// Returns the bucket that contains the value of this rank, counted from 1 for the smallest.
-fn bucket_of_rank(recorder: &Recorder, rank: u64) -> usize {
-    let mut cumulative = 0;
-    let holds = |count: &u64| {
-        cumulative += count;
-        cumulative >= rank
-    };
-    recorder.counts().iter().position(holds).unwrap_or(crate::buckets::COUNTS - 1)
-}
-
-fn lower_edge_at(recorder: &Recorder, rank: u64) -> u64 {
-    crate::buckets::lower_edge(bucket_of_rank(recorder, rank))
-}
-
-fn upper_edge_at(recorder: &Recorder, rank: u64) -> u64 {
-    crate::buckets::upper_edge(bucket_of_rank(recorder, rank))
 }
 
 #[cfg(test)]
@@ -188,17 +170,17 @@ mod tests {
 
     use super::*;
 
-    fn recorded(values: &[i64]) -> SignedRecorder {
-        let mut recorder = SignedRecorder::new();
+    fn recorded(values: &[i64]) -> SignedHistogram {
+        let mut histogram = SignedHistogram::new();
         for &value in values {
-            recorder.record(value);
+            histogram.record(value);
         }
-        recorder
+        histogram
     }
 
     #[test]
     fn nothing_is_not_zero() {
-        assert_eq!(SignedRecorder::new().summary(), None);
+        assert_eq!(SignedHistogram::new().summary(), None);
     }
 
     #[test]
@@ -220,9 +202,9 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_counted_as_such() {
-        let recorder = recorded(&[i64::MIN, i64::MAX, 1]);
-        assert_eq!(recorder.clamped(), 2);
-        let summary = recorder.summary().unwrap();
+        let histogram = recorded(&[i64::MIN, i64::MAX, 1]);
+        assert_eq!(histogram.clamped(), 2);
+        let summary = histogram.summary().unwrap();
         assert_eq!((summary.min, summary.max), (-(MAX_VALUE as i64), MAX_VALUE as i64));
     }
 

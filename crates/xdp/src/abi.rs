@@ -1,6 +1,8 @@
 //! Layouts of the BPF maps, as `bpf/abi.h` defines them in C. Both sides assert the sizes; a change
 //! to one requires a change to the other.
 
+use horolog_stats::buckets::COUNTS as HISTOGRAM_BUCKETS;
+use horolog_stats::{Histogram, SignedHistogram};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Fields of `struct clock_slot` after its sequence: the clock values of one timeline.
@@ -248,8 +250,6 @@ pub const LANES_MAX: usize = 64;
 
 /// `RATE_SEGMENTS_MAX`: most rate segments of a lane.
 pub const RATE_SEGMENTS_MAX: usize = 1 << 14;
-/// Buckets of a histogram: those of `HdrHistogram` with two significant digits up to 2^36 - 1 ns.
-pub const HISTOGRAM_BUCKETS: usize = 3840;
 /// Entries of the table of exponential quantiles.
 pub const EXPONENTIAL_ENTRIES: usize = 65536;
 pub(crate) const REQUEST_MAX: usize = 112;
@@ -270,6 +270,14 @@ pub struct RawHistogram {
     pub max: u64,
     /// Number of values in each bucket.
     pub buckets: [u64; HISTOGRAM_BUCKETS],
+}
+
+impl RawHistogram {
+    /// Returns the histogram; empty if the counts are damaged.
+    #[must_use]
+    pub fn to_histogram(&self) -> Histogram {
+        Histogram::from_raw(&self.buckets, self.sum.into(), self.min, self.max).unwrap_or_default()
+    }
 }
 
 /// `struct lane_counts`: replies, and send times of requests, counted by one CPU in one interval.
@@ -333,12 +341,14 @@ pub struct LaneServerOffsetCounts {
 }
 
 impl LaneServerOffsetCounts {
-    /// Returns the sum of the squares of the offsets, in ns².
+    /// Returns the histogram of the offsets.
     #[must_use]
-    pub fn squares(&self) -> u128 {
+    pub fn to_histogram(&self) -> SignedHistogram {
         let [high, products, low] =
             [self.squares_high, self.products, self.squares_low].map(u128::from);
-        (high << (2 * OFFSET_HALF_BITS)) + (products << (OFFSET_HALF_BITS + 1)) + low
+        let squares = (high << (2 * OFFSET_HALF_BITS)) + (products << (OFFSET_HALF_BITS + 1)) + low;
+        let [negative, positive] = [&self.negative, &self.positive].map(RawHistogram::to_histogram);
+        SignedHistogram::from_parts(negative, positive, squares, self.clamped)
     }
 }
 

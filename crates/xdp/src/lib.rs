@@ -31,9 +31,9 @@ mod test_run;
 mod xsk;
 
 pub use abi::{
-    ClientCounts, EXPONENTIAL_ENTRIES, GeneratorLane, HISTOGRAM_BUCKETS, INVALID_REASONS,
-    LANE_PORT_BASE, LANES_MAX, LIST_PREFIXES_MAX, LaneCounts, LaneServerOffsetCounts, LimitRules,
-    RATE_SEGMENTS_MAX, RateSegment, RawHistogram,
+    ClientCounts, EXPONENTIAL_ENTRIES, GeneratorLane, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX,
+    LIST_PREFIXES_MAX, LaneCounts, LaneServerOffsetCounts, LimitRules, RATE_SEGMENTS_MAX,
+    RateSegment, RawHistogram,
 };
 pub use attach::{AttachMode, Attachment, Interface, reported_redirect_support, supports_redirect};
 pub use core_senders::CoreSenders;

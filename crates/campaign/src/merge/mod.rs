@@ -18,7 +18,7 @@ use horolog_record::{
     CampaignPlan, CampaignResult, CampaignRoleResult, Distribution, Finding, Host,
     InstanceClockOffset, SignedDistribution, StartAccuracy,
 };
-use horolog_stats::SignedRecorder;
+use horolog_stats::SignedHistogram;
 use serde::de::DeserializeOwned;
 
 use crate::id::{CampaignId, JobId};
@@ -247,7 +247,7 @@ mod tests;
 /// Returns the accuracy of the starts at `instant_ns` (UTC, in ns since 1970), corrected for the
 /// clock offsets of the agents; `None` if no process was started at this time.
 fn start_accuracy(instant_ns: i64, parts: &[InstanceOutcome<'_>]) -> Option<StartAccuracy> {
-    let mut start_offsets = SignedRecorder::new();
+    let mut start_offsets = SignedHistogram::new();
     let (mut first, mut last) = (i64::MAX, i64::MIN);
     let mut clock_error_ns = Some(0);
     let outcomes = parts.iter().filter_map(|part| part.outcome.as_ref());
@@ -260,6 +260,6 @@ fn start_accuracy(instant_ns: i64, parts: &[InstanceOutcome<'_>]) -> Option<Star
         let error_ns = outcome.clock.as_ref().map(|clock| clock.error_ns);
         clock_error_ns = clock_error_ns.zip(error_ns).map(|(one, other)| one.max(other));
     }
-    let late_ns = SignedDistribution::from_recorder(&start_offsets)?;
+    let late_ns = SignedDistribution::from_histogram(&start_offsets)?;
     Some(StartAccuracy { instant_ns, late_ns, spread_ns: last.abs_diff(first), clock_error_ns })
 }

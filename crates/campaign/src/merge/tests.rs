@@ -5,7 +5,7 @@ use horolog_record::{
     PATH_UDP_SCHEMA, PathRequestCounts, ReplyKindCounts, RequestMode, RequestSpacing, Severity,
     Trial,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -80,11 +80,11 @@ pub(super) fn merged(text: &str, outcomes: Vec<JobOutcome>) -> CampaignResult {
 }
 
 fn distribution(values: &[u64]) -> Option<Distribution> {
-    let mut recorder = Recorder::new();
+    let mut histogram = Histogram::new();
     for value in values {
-        recorder.record(*value);
+        histogram.record(*value);
     }
-    Distribution::from_recorder(&recorder)
+    Distribution::from_histogram(&histogram)
 }
 
 pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use horolog_record::{Distribution, SimulatedSourceResult};
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::affinity::SchedulingParameters;
 use horolog_sys::clock::{ClockMonotonic, sleep_until};
 use horolog_sys::datagram;
@@ -57,7 +57,7 @@ struct SimulatedSourceCounts {
     sent: u64,
     unsent: u64,
     bytes: u64,
-    lateness: Recorder,
+    lateness: Histogram,
     last_ns: u64,
 }
 
@@ -235,7 +235,7 @@ impl<'a> SimulatedReportSender<'a> {
                     send_failed: count.unsent,
                     bytes: count.bytes,
                     rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
-                    lateness_ns: Distribution::from_recorder(&count.lateness),
+                    lateness_ns: Distribution::from_histogram(&count.lateness),
                 }
             };
         SimulatedReportSenderOutcome {

@@ -452,10 +452,10 @@ impl<'a> ApplicationTestCollector<'a> {
             missed: stats.missed,
             overrun: stats.overrun,
             uncounted: state.lost,
-            response_ns: Distribution::from_recorder(&stats.response),
-            computation_ns: Distribution::from_recorder(&stats.computation),
-            communication_ns: Distribution::from_recorder(&stats.communication),
-            idle_ns: Distribution::from_recorder(&stats.idle),
+            response_ns: Distribution::from_histogram(&stats.response),
+            computation_ns: Distribution::from_histogram(&stats.computation),
+            communication_ns: Distribution::from_histogram(&stats.communication),
+            idle_ns: Distribution::from_histogram(&stats.idle),
             ended: node.exit_reason.clone(),
         }
     }

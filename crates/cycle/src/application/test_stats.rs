@@ -8,7 +8,7 @@ use horolog_record::{
     CycleTestFirstDetection, CycleTestStageTimes, CycleTestStateResult, DetectionCount,
     DetectionCountByNode, Distribution,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 
 use super::node_event::{NodeFaultEvent, NodeFaultEventKind, can_explain};
 use super::plan::{ApplicationTestPlan, FaultSpec};
@@ -25,10 +25,10 @@ pub(super) struct NodeStats {
     pub(super) periods: u64,
     pub(super) missed: u64,
     pub(super) overrun: u64,
-    pub(super) response: Recorder,
-    pub(super) computation: Recorder,
-    pub(super) communication: Recorder,
-    pub(super) idle: Recorder,
+    pub(super) response: Histogram,
+    pub(super) computation: Histogram,
+    pub(super) communication: Histogram,
+    pub(super) idle: Histogram,
     /// Response time of the last period, in ns.
     last_response_ns: u64,
 }
@@ -37,8 +37,8 @@ pub(super) struct NodeStats {
 struct RunStateStats {
     periods: u64,
     missed: u64,
-    response: Recorder,
-    execution: Recorder,
+    response: Histogram,
+    execution: Histogram,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -267,8 +267,8 @@ impl<'a> ApplicationTestStats<'a> {
             name: (*name).to_owned(),
             periods: stats.periods,
             missed: stats.missed,
-            response_ns: Distribution::from_recorder(&stats.response),
-            execution_ns: Distribution::from_recorder(&stats.execution),
+            response_ns: Distribution::from_histogram(&stats.response),
+            execution_ns: Distribution::from_histogram(&stats.execution),
         };
         self.states.iter().filter(|(_, stats)| stats.periods > 0).map(record).collect()
     }

@@ -3,7 +3,7 @@
 use horolog_record::{
     CycleSeriesPoint, Distribution, ParallelOverhead, PollingServerResult, ProgramStateResult,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 
 use crate::entry::{PeriodEntry, PeriodEntryKind, PeriodOutcome};
 use crate::task::{Task, TaskWork};
@@ -28,14 +28,14 @@ pub(crate) struct TaskStats {
     pub(crate) unreleased: u64,
     pub(crate) messages_missing: u64,
     pub(crate) barriers_broken: u64,
-    pub(crate) start_latency: Recorder,
-    pub(crate) execution: Recorder,
-    pub(crate) response: Recorder,
-    pub(crate) computation: Recorder,
-    pub(crate) communication: Recorder,
-    pub(crate) idle: Recorder,
-    pub(crate) barrier: Recorder,
-    served: Recorder,
+    pub(crate) start_latency: Histogram,
+    pub(crate) execution: Histogram,
+    pub(crate) response: Histogram,
+    pub(crate) computation: Histogram,
+    pub(crate) communication: Histogram,
+    pub(crate) idle: Histogram,
+    pub(crate) barrier: Histogram,
+    served: Histogram,
     backlog: u32,
     backlog_max: u32,
     states: Vec<ProgramStateStats>,
@@ -49,8 +49,8 @@ struct ProgramStateStats {
     name: String,
     periods: u64,
     missed: u64,
-    execution: Recorder,
-    response: Recorder,
+    execution: Histogram,
+    response: Histogram,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -91,14 +91,14 @@ impl TaskStats {
             unreleased: 0,
             messages_missing: 0,
             barriers_broken: 0,
-            start_latency: Recorder::new(),
-            execution: Recorder::new(),
-            response: Recorder::new(),
-            computation: Recorder::new(),
-            communication: Recorder::new(),
-            idle: Recorder::new(),
-            barrier: Recorder::new(),
-            served: Recorder::new(),
+            start_latency: Histogram::new(),
+            execution: Histogram::new(),
+            response: Histogram::new(),
+            computation: Histogram::new(),
+            communication: Histogram::new(),
+            idle: Histogram::new(),
+            barrier: Histogram::new(),
+            served: Histogram::new(),
             backlog: 0,
             backlog_max: 0,
             states,
@@ -192,7 +192,7 @@ impl TaskStats {
             events: self.served.count(),
             backlog: self.backlog.into(),
             backlog_max: self.backlog_max.into(),
-            response_ns: Distribution::from_recorder(&self.served),
+            response_ns: Distribution::from_histogram(&self.served),
         })
     }
 
@@ -202,8 +202,8 @@ impl TaskStats {
             name: state.name.clone(),
             periods: state.periods,
             missed: state.missed,
-            execution_ns: Distribution::from_recorder(&state.execution),
-            response_ns: Distribution::from_recorder(&state.response),
+            execution_ns: Distribution::from_histogram(&state.execution),
+            response_ns: Distribution::from_histogram(&state.response),
         };
         self.states.iter().filter(|state| state.periods > 0).map(record).collect()
     }
@@ -230,7 +230,7 @@ impl TaskStats {
 
 impl ProgramStateStats {
     fn new(name: &str) -> Self {
-        let (execution, response) = (Recorder::new(), Recorder::new());
+        let (execution, response) = (Histogram::new(), Histogram::new());
         Self { name: name.to_owned(), periods: 0, missed: 0, execution, response }
     }
 

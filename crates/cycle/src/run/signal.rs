@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use horolog_record::{Distribution, ReleaseSignalCounts};
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::affinity;
 use horolog_sys::clock::{ClockMonotonic, sleep_until_unless};
 use horolog_time::{Clock, Monotonic, Span, TimeGrid, Timestamp};
@@ -44,7 +44,7 @@ pub(super) struct ReleaseSignalThread {
 struct ReleaseSignalStats {
     packets: u64,
     failed: u64,
-    lateness: Recorder,
+    lateness: Histogram,
 }
 
 impl ReleaseSignalThread {
@@ -69,7 +69,7 @@ impl ReleaseSignalThread {
     pub(super) fn finish(&mut self) -> Option<ReleaseSignalCounts> {
         self.stop.store(true, Ordering::Relaxed);
         let stats = self.thread.take()?.join().ok()?;
-        let lateness_ns = Distribution::from_recorder(&stats.lateness);
+        let lateness_ns = Distribution::from_histogram(&stats.lateness);
         Some(ReleaseSignalCounts { packets: stats.packets, failed: stats.failed, lateness_ns })
     }
 }
@@ -87,7 +87,7 @@ fn send_all(
     stop: &AtomicBool,
 ) -> ReleaseSignalStats {
     let is_over = || stop.load(Ordering::Relaxed);
-    let mut stats = ReleaseSignalStats { packets: 0, failed: 0, lateness: Recorder::new() };
+    let mut stats = ReleaseSignalStats { packets: 0, failed: 0, lateness: Histogram::new() };
     let waiting = schedules.iter().enumerate().filter(|(_, train)| train.period_count > 0);
     let mut next: BinaryHeap<_> =
         waiting.map(|(at, train)| Reverse((train.releases.start.as_ns(), at, 0))).collect();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use horolog_record::{NoRelayBaseline, RelayHalfRateTrial, RelayRepetition};
 use horolog_report::units;
-use horolog_stats::{GoalLossRatio, Recorder, Search, SearchConfig, SearchStep, TrialOutcome};
+use horolog_stats::{GoalLossRatio, Histogram, Search, SearchConfig, SearchStep, TrialOutcome};
 use horolog_sys::affinity;
 
 use super::cost::CpuTimeByCore;
@@ -44,8 +44,8 @@ pub(super) fn search_config(
 /// Results of one repetition: search, and delays at half of the rate found.
 pub(super) struct RelayRepetitionMeasurement {
     pub(super) repetition: RelayRepetition,
-    pub(super) first_copy: Recorder,
-    pub(super) last_copy: Recorder,
+    pub(super) first_copy: Histogram,
+    pub(super) last_copy: Histogram,
     /// True if some copy had the wrong length, or was a duplicate in place of a missing one.
     pub(super) has_wrong_copies: bool,
 }
@@ -105,8 +105,8 @@ impl RelayMeasurementSetup<'_, '_> {
                 disordered,
                 half_rate: None,
             },
-            first_copy: Recorder::new(),
-            last_copy: Recorder::new(),
+            first_copy: Histogram::new(),
+            last_copy: Histogram::new(),
             has_wrong_copies,
         };
         if copies_per_s > 0.0 {
@@ -221,7 +221,7 @@ pub(super) fn measure_direct_delay(
     testbed: &mut RelayTestbed<'_>,
     source: &PacketSource,
     load: &TrialLoad,
-) -> Result<Recorder, ExperimentError> {
+) -> Result<Histogram, ExperimentError> {
     let (sink, _attachment) = testbed.attach_direct_sink()?;
     let arrivals = testbed.run_trial(
         source,

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use horolog_lab::{Lab, LabConfig, LabHost, LabInterface};
 use horolog_relay::IpNetwork;
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::affinity;
 use horolog_sys::clock::ClockMonotonic;
 use horolog_time::Clock;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::UdpFrameBuilder;
 use horolog_xdp::{
-    Attachment, CoreSenders, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts,
-    StreamFrameTemplate, StreamLane, StreamSink, StreamSource, StreamTrialExpectation, XdpError,
+    Attachment, CoreSenders, Interface, STREAM_MARK_LEN, StreamChildCounts, StreamFrameTemplate,
+    StreamLane, StreamSink, StreamSource, StreamTrialExpectation, XdpError,
 };
 
 use super::cost::CpuTimeByCore;
@@ -103,8 +103,8 @@ pub(super) struct RelayTrialOutcome {
     /// True if no copy counts as lost but some child did not receive each packet once: a duplicate
     /// took the place of a missing copy in the count.
     pub(super) has_masked_loss: bool,
-    pub(super) first_copy: Recorder,
-    pub(super) last_copy: Recorder,
+    pub(super) first_copy: Histogram,
+    pub(super) last_copy: Histogram,
     /// CPU time of this host during the trial without that of the source, in ns; `None` if the
     /// kernel does not report it.
     pub(super) cpu_ns: Option<f64>,
@@ -399,8 +399,8 @@ impl RelayTrial<'_> {
             }
         }
         for (first, last) in self.sink.delays() {
-            arrivals.first_copy.merge(&recorder_from_raw(&first));
-            arrivals.last_copy.merge(&recorder_from_raw(&last));
+            arrivals.first_copy.merge(&first.to_histogram());
+            arrivals.last_copy.merge(&last.to_histogram());
         }
         arrivals.send_rate =
             if span_ns > 0 { (total - 1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
@@ -409,9 +409,4 @@ impl RelayTrial<'_> {
         arrivals.has_masked_loss = arrivals.lost == 0 && !has_each_once;
         arrivals
     }
-}
-
-fn recorder_from_raw(raw: &RawHistogram) -> Recorder {
-    // Never fails: the BPF program uses the bucket layout of `Recorder`.
-    Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max).unwrap_or_default()
 }

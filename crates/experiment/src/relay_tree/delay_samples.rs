@@ -5,7 +5,7 @@
 
 use horolog_record::{Distribution, RelayTreeCalibration, RelayTreeMeasurement};
 use horolog_relay::tree::Tree;
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 
 use super::probe_sender::SinkDelays;
 
@@ -98,11 +98,11 @@ fn last_delays(arrivals: &SinkDelays) -> Vec<Option<u64>> {
 /// Returns the distribution of the delays after subtraction of `base_ns`, at least 0; `None`
 /// without arrivals.
 fn distribution(arrivals: &[Option<u64>], base_ns: u64) -> Option<Distribution> {
-    let mut recorder = Recorder::new();
+    let mut histogram = Histogram::new();
     for ns in arrivals.iter().flatten() {
-        recorder.record(ns.saturating_sub(base_ns));
+        histogram.record(ns.saturating_sub(base_ns));
     }
-    Distribution::from_recorder(&recorder)
+    Distribution::from_histogram(&histogram)
 }
 
 /// Returns intercept and slope of the least-squares line through `values` at x = 0, 1, 2 and so on.

@@ -4,7 +4,7 @@ use horolog_record::{
     AT_SCHEMA, AtOutcome, AtProgramResult, AtResult, AtTimescale, Distribution, Finding,
     FindingCode, Host, Severity, rfc3339_now,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_time::Span;
 
@@ -16,8 +16,8 @@ use crate::signals::CaughtSignal;
 
 pub(super) struct TimedRunStats {
     result: AtResult,
-    woken: Recorder,
-    started: Recorder,
+    woken: Histogram,
+    started: Histogram,
     steps: (u64, Span),
     failed: Option<i32>,
     not_started: Option<String>,
@@ -62,7 +62,7 @@ impl TimedRunStats {
                 .chain(preparations.findings().iter().cloned())
                 .collect(),
         };
-        let (woken, started) = (Recorder::new(), Recorder::new());
+        let (woken, started) = (Histogram::new(), Histogram::new());
         Self { result, woken, started, steps: (0, Span::ZERO), failed: None, not_started: None }
     }
 
@@ -120,8 +120,8 @@ impl TimedRunStats {
         signal: Option<CaughtSignal>,
     ) -> TimedRunOutcome {
         self.result.end = end;
-        self.result.woken_late_ns = Distribution::from_recorder(&self.woken);
-        self.result.started_late_ns = Distribution::from_recorder(&self.started);
+        self.result.woken_late_ns = Distribution::from_histogram(&self.woken);
+        self.result.started_late_ns = Distribution::from_histogram(&self.started);
         let (steps, total_step) = self.steps;
         if steps > 0 {
             self.result.findings.push(Finding {

@@ -138,7 +138,7 @@ fn lateness_matters_where_it_shows_in_the_latency() {
 
 #[test]
 fn no_replies_of_a_master_name_the_domain() {
-    let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
+    let counts = TrialCounts { received: 0, rtt: horolog_stats::Histogram::default(), ..counts() };
     let trial = trial(&counts, &[]);
     for (kind, contract) in [(PtpRequestKind::Delay, true), (PtpRequestKind::Nsm, false)] {
         let observed = [TrialWithCounts::new(&trial, &counts)];
@@ -159,7 +159,7 @@ fn under_ptp(kind: PtpRequestKind) -> RunConditions {
 #[test]
 fn a_master_without_netsync_monitor_is_not_called_dead() {
     let mut counts =
-        TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
+        TrialCounts { received: 0, rtt: horolog_stats::Histogram::default(), ..counts() };
     counts.invalid[InvalidReplyReason::Monitor as usize] = 20_000;
     let trial = trial(&counts, &[]);
     let outages = [Outage { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
@@ -174,7 +174,7 @@ fn a_master_without_netsync_monitor_is_not_called_dead() {
 
 #[test]
 fn no_replies_name_the_route_that_is_missing() {
-    let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
+    let counts = TrialCounts { received: 0, rtt: horolog_stats::Histogram::default(), ..counts() };
     let findings = found(&counts, &[]);
     let finding = only(&findings, FindingCode::NoReplies);
     assert_eq!(finding.severity, Severity::Error);
@@ -402,7 +402,7 @@ fn single_outage(trial: usize, ended: bool, recovery_ms: Option<f64>) -> Outage 
 fn outage_message(outages: &[Outage], answered: bool) -> String {
     let (first, mut second) = (counts(), counts());
     if !answered {
-        (second.received, second.rtt) = (0, horolog_stats::Recorder::default());
+        (second.received, second.rtt) = (0, horolog_stats::Histogram::default());
     }
     let trials = [trial(&first, &[]), trial(&second, &[])];
     let observed =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use horolog_record::SearchEndReason;
-use horolog_stats::SignedRecorder;
+use horolog_stats::SignedHistogram;
 use horolog_time::Timestamp;
 use proptest::prelude::*;
 
@@ -123,11 +123,11 @@ fn a_search_is_judged_by_what_it_found() {
 
 #[test]
 fn offsets_are_judged_by_how_far_they_are_off_either_way() {
-    let mut offsets = SignedRecorder::new();
+    let mut offsets = SignedHistogram::new();
     (0..90).for_each(|_| offsets.record(-40_000));
     (0..10).for_each(|_| offsets.record(3_000));
     let trial =
-        Trial { tx_offset_ns: SignedDistribution::from_recorder(&offsets), ..trial(1e3, 0, 100) };
+        Trial { tx_offset_ns: SignedDistribution::from_histogram(&offsets), ..trial(1e3, 0, 100) };
     let value =
         |text: &str| limit(text).evaluate(std::slice::from_ref(&trial), None).value.unwrap();
     for (text, ns) in

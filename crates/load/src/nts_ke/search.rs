@@ -155,7 +155,7 @@ impl NtsKeTrialContext<'_> {
             received,
             lost: counts.sent - received,
             failures: counts.failures,
-            handshake_ns: Distribution::from_recorder(&counts.times),
+            handshake_ns: Distribution::from_histogram(&counts.times),
         };
         Ok((trial, failure))
     }

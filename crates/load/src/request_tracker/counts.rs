@@ -1,7 +1,7 @@
 //! Counts of the requests of a trial or an interval, by outcome, and their sums.
 
 use horolog_record::{InvalidReplyReason, LiveCounts};
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_time::{Monotonic, Timestamp};
 
 use super::{ClosedInterval, PtpReplyCounts};
@@ -54,13 +54,13 @@ pub struct TrialCounts {
     /// Outages of the server; `None` in counts that do not cover them.
     pub outages: Option<Vec<Outage>>,
     /// Time from the intended send time to the receipt of the reply, in ns.
-    pub rtt: Recorder,
+    pub rtt: Histogram,
     /// Response time of the server, in ns: its transmit minus its receive timestamp. An interleaved
     /// reply states that of an earlier reply; of a NetSync Monitor request it is the time to the
     /// Sync.
-    pub response: Recorder,
+    pub response: Histogram,
     /// Send lateness, in ns.
-    pub lateness: Recorder,
+    pub lateness: Histogram,
     /// Offsets of the server's transmit timestamps, if they are measured.
     pub offsets: Option<ServerOffsetCounts>,
     /// Counts of each part of a mix, which are included in the counts above.

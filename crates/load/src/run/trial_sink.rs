@@ -45,8 +45,8 @@ impl IntervalSink for TrialSink<'_, '_> {
 pub(crate) fn ended_values(counts: &TrialCounts) -> RequestValues {
     RequestValues {
         part_counts: counts.live_counts(),
-        latency_ns: Percentiles::from_recorder(&counts.rtt),
-        lateness_ns: Percentiles::from_recorder(&counts.lateness),
+        latency_ns: Percentiles::from_histogram(&counts.rtt),
+        lateness_ns: Percentiles::from_histogram(&counts.lateness),
         ..RequestValues::default()
     }
 }

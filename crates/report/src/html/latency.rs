@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn no_line_goes_over_empty_bars() {
-        let mut recorder = horolog_stats::Recorder::new();
+        let mut histogram = horolog_stats::Histogram::new();
         for ns in [1, 2, 1_000, 1_100, 1_200, 900_000] {
-            recorder.record(ns);
+            histogram.record(ns);
         }
-        let distribution = Distribution::from_recorder(&recorder).unwrap();
+        let distribution = Distribution::from_histogram(&histogram).unwrap();
         let series = histogram_series("", &distribution);
         let edges: Vec<_> = series.points.iter().map(|(from, _)| *from).collect();
         assert_eq!(edges, [1.0, 2.0, 1_000.0, 1_122.0, 891_251.0]);

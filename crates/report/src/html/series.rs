@@ -343,11 +343,11 @@ mod tests {
 
     #[test]
     fn a_percentile_curve_begins_at_the_minimum() {
-        let mut recorder = horolog_stats::Recorder::new();
+        let mut histogram = horolog_stats::Histogram::new();
         for ns in [1_501, 1_502, 90_001] {
-            recorder.record(ns);
+            histogram.record(ns);
         }
-        let distribution = Distribution::from_recorder(&recorder).unwrap();
+        let distribution = Distribution::from_histogram(&histogram).unwrap();
         let points = percentile_points(&distribution);
         assert_eq!((points[0], *points.last().unwrap()), ((1.0, 1_501.0), (3.0, 90_001.0)));
     }

@@ -1,9 +1,9 @@
 //! Text form of a histogram: the V2 encoding of `HdrHistogram`, compressed with zlib, in base64.
 //!
-//! The `hdrhistogram` crate writes it. Reading is implemented here, because histograms arrive in
-//! files and messages from other hosts, and the crate's reader allocates the length that the header
-//! claims and overflows on forged run lengths. This reader accepts only the layout of
-//! [`crate::buckets`] and limits every step.
+//! Histograms arrive in files and messages from other hosts, so the reader accepts only the layout
+//! of [`crate::buckets`] and limits every step. The tests compare both directions with the
+//! `hdrhistogram` crate, whose reader allocates the length that the header claims and overflows on
+//! forged run lengths.
 //!
 //! | bytes | field (big-endian) |
 //! |---|---|
@@ -19,21 +19,23 @@
 //! | 32..40 | integer to double conversion ratio: 1.0 |
 //! | 40.. | counts from bucket 0 on, `ZigZag` LEB128 of at most 9 bytes; −n stands for n zeros |
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
 use flate2::read::ZlibDecoder;
-use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use flate2::write::ZlibEncoder;
 use thiserror::Error;
 
-use super::SIGNIFICANT_DIGITS;
-use crate::buckets::{self, COUNTS, MAX_VALUE};
-use crate::recorder::{RawCountsError, Recorder};
+use super::{Histogram, TooManyValues};
+use crate::buckets::{COUNTS, MAX_VALUE, lower_edge, upper_edge};
 
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
 const COOKIE: u32 = 0x1c84_9313;
 const HEADER_LEN: usize = 40;
+/// Significant decimal digits of the layout.
+const SIGNIFICANT_DIGITS: u32 = 2;
 /// Longest encoding of one count, in bytes.
 const COUNT_LEN_MAX: usize = 9;
 /// Longest decompressed content of a valid histogram, in bytes.
@@ -59,25 +61,56 @@ pub enum HistogramDecodeError {
     Counts,
 }
 
-impl From<RawCountsError> for HistogramDecodeError {
-    fn from(_: RawCountsError) -> Self {
+impl From<TooManyValues> for HistogramDecodeError {
+    fn from(_: TooManyValues) -> Self {
         Self::Counts
     }
 }
 
-#[expect(clippy::expect_used, reason = "the comment below shows why it cannot fire")]
-pub(super) fn encode(histogram: &hdrhistogram::Histogram<u64>) -> String {
-    let mut bytes = Vec::new();
-    // Serialisation can fail in three ways: a write error, which a Vec does not have; more bytes
-    // than a u32 counts, which 3840 buckets do not give; a count above 2^63, ruled out by
-    // MAX_COUNT.
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut bytes)
-        .expect("a bounded histogram serialises into memory");
-    STANDARD.encode(bytes)
+pub(super) fn encode(counts: &[u64; COUNTS]) -> String {
+    let counts = write_counts(counts);
+    let head = [COOKIE, counts.len() as u32, 0, SIGNIFICANT_DIGITS].map(u32::to_be_bytes);
+    let layout = [1, MAX_VALUE, 1.0_f64.to_bits()].map(u64::to_be_bytes);
+    STANDARD.encode(deflate(&[head.as_flattened(), layout.as_flattened(), &counts].concat()))
 }
 
-pub(super) fn decode(text: &str) -> Result<Recorder, HistogramDecodeError> {
+#[expect(clippy::expect_used, reason = "writing to a Vec does not fail")]
+fn deflate(inflated: &[u8]) -> Vec<u8> {
+    let head = [COMPRESSED_COOKIE, 0].map(u32::to_be_bytes);
+    let mut encoder = ZlibEncoder::new(head.as_flattened().to_vec(), Compression::default());
+    let bytes = encoder.write_all(inflated).and_then(|()| encoder.finish());
+    let mut bytes = bytes.expect("memory takes every byte");
+    let length = (bytes.len() - head.as_flattened().len()) as u32;
+    bytes[4..8].copy_from_slice(&length.to_be_bytes());
+    bytes
+}
+
+/// Encodes the counts up to the last non-zero one, at least one count. A single zero is written as
+/// the count that it is, as the reference implementation does.
+fn write_counts(counts: &[u64; COUNTS]) -> Vec<u8> {
+    let len = counts.iter().rposition(|&n| n > 0).unwrap_or(0) + 1;
+    let mut bytes = Vec::new();
+    for run in counts[..len].chunk_by(|a, b| (*a, *b) == (0, 0)) {
+        let number = if run.len() > 1 { -(run.len() as i64) } else { run[0].cast_signed() };
+        write_signed(number, &mut bytes);
+    }
+    bytes
+}
+
+/// Appends a `ZigZag` LEB128 number of at most 9 bytes, the ninth of which has 8 value bits.
+fn write_signed(number: i64, bytes: &mut Vec<u8>) {
+    let mut value = ((number << 1) ^ (number >> 63)).cast_unsigned();
+    for _ in 1..COUNT_LEN_MAX {
+        if value < 0x80 {
+            break;
+        }
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+pub(super) fn decode(text: &str) -> Result<Histogram, HistogramDecodeError> {
     if text.len() > TEXT_LEN_MAX {
         return Err(HistogramDecodeError::Text);
     }
@@ -86,7 +119,7 @@ pub(super) fn decode(text: &str) -> Result<Recorder, HistogramDecodeError> {
     let mut input = inflated.as_slice();
     read_header(&mut input)?;
     let counts = read_counts(input)?;
-    restore_recorder(&counts)
+    restore(&counts)
 }
 
 /// Reads the next `N` bytes.
@@ -132,7 +165,7 @@ fn read_header(input: &mut &[u8]) -> Result<(), HistogramDecodeError> {
     let high = u64::from_be_bytes(take_bytes(input)?);
     let ratio = f64::from_be_bytes(take_bytes(input)?);
     if (offset, digits, low, high, ratio.to_bits())
-        != (0, u32::from(SIGNIFICANT_DIGITS), 1, MAX_VALUE, 1.0_f64.to_bits())
+        != (0, SIGNIFICANT_DIGITS, 1, MAX_VALUE, 1.0_f64.to_bits())
     {
         return Err(HistogramDecodeError::Layout);
     }
@@ -140,8 +173,8 @@ fn read_header(input: &mut &[u8]) -> Result<(), HistogramDecodeError> {
     Ok(())
 }
 
-fn read_counts(mut input: &[u8]) -> Result<Vec<u64>, HistogramDecodeError> {
-    let mut counts = vec![0; COUNTS];
+fn read_counts(mut input: &[u8]) -> Result<Box<[u64; COUNTS]>, HistogramDecodeError> {
+    let mut counts = Histogram::new().counts;
     let mut bucket = 0_usize;
     while !input.is_empty() {
         let number = read_signed(&mut input)?;
@@ -172,49 +205,40 @@ fn read_signed(input: &mut &[u8]) -> Result<i64, HistogramDecodeError> {
     Ok((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
-/// Creates a recorder from the counts. Sum and extremes have the precision of the buckets.
-fn restore_recorder(counts: &[u64]) -> Result<Recorder, HistogramDecodeError> {
-    let used = |n: &u64| *n > 0;
-    let first = counts.iter().position(used).unwrap_or(0);
-    let last = counts.iter().rposition(used).unwrap_or(0);
+/// Creates a histogram from the counts. Sum and extremes have the precision of the buckets.
+fn restore(counts: &[u64; COUNTS]) -> Result<Histogram, HistogramDecodeError> {
     let sum = (0..)
         .zip(counts)
         .map(|(bucket, &n)| {
-            let middle = buckets::lower_edge(bucket).midpoint(buckets::upper_edge(bucket));
+            let middle = lower_edge(bucket).midpoint(upper_edge(bucket));
             u128::from(n) * u128::from(middle)
         })
         .sum();
-    Ok(Recorder::from_raw(counts, sum, buckets::lower_edge(first), buckets::upper_edge(last))?)
+    Ok(Histogram::from_raw(counts, sum, 0, u64::MAX)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use hdrhistogram::serialization::Deserializer;
+    use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
     use proptest::prelude::*;
 
-    use super::super::Histogram;
+    use super::super::MAX_COUNT;
+    use super::super::tests::{recorded, reference, values};
     use super::*;
 
-    fn histogram() -> impl Strategy<Value = Histogram> {
-        let value = (0..=MAX_VALUE, 0_u32..36).prop_map(|(value, shift)| value >> shift);
-        prop::collection::vec(value, 0..200).prop_map(|values| {
-            let mut histogram = Histogram::new();
-            for value in values {
-                histogram.record(value);
-            }
-            histogram
-        })
+    fn reference_text(histogram: &hdrhistogram::Histogram<u64>) -> String {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(histogram, &mut bytes).unwrap();
+        STANDARD.encode(bytes)
+    }
+
+    fn reference_reading(text: &str) -> hdrhistogram::Histogram<u64> {
+        let bytes = STANDARD.decode(text).unwrap();
+        Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
     }
 
     fn wrap(payload: &[u8]) -> String {
-        let mut encoder =
-            flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-        std::io::Write::write_all(&mut encoder, payload).unwrap();
-        let compressed = encoder.finish().unwrap();
-        let mut bytes = COMPRESSED_COOKIE.to_be_bytes().to_vec();
-        bytes.extend((compressed.len() as u32).to_be_bytes());
-        bytes.extend(compressed);
-        STANDARD.encode(bytes)
+        STANDARD.encode(deflate(payload))
     }
 
     fn payload(high: u64, counts: &[u8]) -> Vec<u8> {
@@ -264,19 +288,45 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_restores_every_bucket(histogram in histogram()) {
+        fn decoding_restores_every_bucket(values in values()) {
+            let histogram = recorded(&values);
             let decoded = Histogram::decode(&histogram.encode()).unwrap();
-            prop_assert_eq!(&decoded.inner, &histogram.inner);
+            prop_assert_eq!(decoded.counts(), histogram.counts());
             if let (Some(before), Some(after)) = (histogram.mean(), decoded.mean()) {
                 prop_assert!((before - after).abs() <= before / 128.0);
             }
         }
 
         #[test]
-        fn the_reference_reader_reads_it_too(histogram in histogram()) {
-            let bytes = STANDARD.decode(histogram.encode()).unwrap();
-            let read = Deserializer::new().deserialize::<u64, _>(&mut bytes.as_slice()).unwrap();
-            prop_assert_eq!(read, histogram.inner);
+        fn the_reference_writes_the_same_text_and_reads_it(values in values()) {
+            let (histogram, reference) = (recorded(&values), reference(&values));
+            let text = histogram.encode();
+            prop_assert_eq!(&text, &reference_text(&reference));
+            prop_assert_eq!(reference_reading(&text), reference);
+        }
+
+        /// Runs of zeros and counts of every length, up to 9 bytes as damaged data may have them.
+        #[test]
+        fn the_reference_writes_the_same_text_for_any_counts(
+            runs in prop::collection::vec((0_usize..400, any::<u64>(), 8_u32..64), 0..40),
+        ) {
+            let mut counts = Histogram::new().counts;
+            let mut reference = reference(&[]);
+            let mut bucket = 0;
+            for (zeros, count, shift) in runs {
+                bucket += zeros;
+                let Some(slot) = counts.get_mut(bucket) else { break };
+                *slot = (count >> shift).max(1);
+                reference.record_n(lower_edge(bucket), *slot).unwrap();
+                bucket += 1;
+            }
+            prop_assert_eq!(encode(&counts), reference_text(&reference));
+            let total = counts.iter().map(|&n| u128::from(n)).sum::<u128>();
+            let decoded = decode(&encode(&counts));
+            prop_assert_eq!(decoded.is_ok(), total <= u128::from(MAX_COUNT));
+            if let Ok(decoded) = decoded {
+                prop_assert_eq!(decoded.counts, counts);
+            }
         }
 
         #[test]
@@ -285,8 +335,8 @@ mod tests {
         }
 
         #[test]
-        fn damaged_text_never_panics(histogram in histogram(), at: usize, byte: u8) {
-            let mut bytes = STANDARD.decode(histogram.encode()).unwrap();
+        fn damaged_text_never_panics(values in values(), at: usize, byte: u8) {
+            let mut bytes = STANDARD.decode(recorded(&values).encode()).unwrap();
             let at = at % bytes.len();
             bytes[at] = byte;
             let _ = Histogram::decode(&STANDARD.encode(bytes));

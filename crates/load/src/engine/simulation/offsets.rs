@@ -76,7 +76,7 @@ fn it_is_found_in_interleaved_mode() {
 fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
     let (counts, offsets) =
         measure_offsets(ServerOffsetOptions { mean_of_server: true, ..options() }, false);
-    let response = counts.response.to_histogram().mean().unwrap();
+    let response = counts.response.mean().unwrap();
     let found = offsets.offsets.summary().unwrap().mean;
     assert!((found - (EARLY.as_ns() as f64 + response / 2.0)).abs() < 2.0, "{found}, {response}");
 }

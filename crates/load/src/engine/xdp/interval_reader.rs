@@ -4,9 +4,9 @@
 //! invalid reply in the interval of its arrival.
 
 use horolog_record::{InvalidReplyReason, LiveCounts, Progress};
-use horolog_stats::{Recorder, SignedRecorder};
+use horolog_stats::SignedHistogram;
 use horolog_time::{Span, Timestamp};
-use horolog_xdp::{Generator, LaneCounts, LaneServerOffsetCounts, RawHistogram};
+use horolog_xdp::{Generator, LaneCounts};
 
 use crate::engine::IntervalSink;
 use crate::fairness::ClientReplyCounts;
@@ -114,8 +114,8 @@ impl<'a> IntervalReader<'a> {
         let shown = latest.saturating_sub(1).max(self.first);
         for processor in 0..self.generator.processors() {
             let lane_counts = self.generator.interval_counts(shown, processor);
-            progress.latency.merge(&recorder(&lane_counts.rtt_ns));
-            progress.lateness.merge(&recorder(&lane_counts.lateness_ns));
+            progress.latency.merge(&lane_counts.rtt_ns.to_histogram());
+            progress.lateness.merge(&lane_counts.lateness_ns.to_histogram());
         }
     }
 
@@ -179,12 +179,11 @@ impl<'a> IntervalReader<'a> {
     /// Returns the sum over all CPUs of the counts of an interval.
     fn read(&self, number: u64) -> TrialCounts {
         let mut counts = TrialCounts::default();
-        let mut offsets = SignedRecorder::new();
+        let mut offsets = SignedHistogram::new();
         for processor in 0..self.generator.processors() {
             counts.merge(&self.trial_counts(&self.generator.interval_counts(number, processor)));
             if self.plan.offset.is_some() {
-                offsets
-                    .merge(&signed_recorder(&self.generator.interval_offsets(number, processor)));
+                offsets.merge(&self.generator.interval_offsets(number, processor).to_histogram());
             }
         }
         // The program timestamps every reply.
@@ -215,9 +214,9 @@ impl<'a> IntervalReader<'a> {
             late_earlier: lane_counts.late_earlier,
             invalid,
             server_unsynchronised: lane_counts.unsynchronised,
-            rtt: recorder(&lane_counts.rtt_ns),
-            response: recorder(&lane_counts.response_ns),
-            lateness: recorder(&lane_counts.lateness_ns),
+            rtt: lane_counts.rtt_ns.to_histogram(),
+            response: lane_counts.response_ns.to_histogram(),
+            lateness: lane_counts.lateness_ns.to_histogram(),
             ..TrialCounts::default()
         }
     }
@@ -230,14 +229,4 @@ pub(super) fn client_counts(generator: &Generator) -> Vec<ClientReplyCounts> {
         answered: one.replies,
     };
     generator.clients().map(reply_counts).collect()
-}
-
-fn signed_recorder(lane_counts: &LaneServerOffsetCounts) -> SignedRecorder {
-    let [negative, positive] = [&lane_counts.negative, &lane_counts.positive].map(recorder);
-    SignedRecorder::from_parts(negative, positive, lane_counts.squares(), lane_counts.clamped)
-}
-
-fn recorder(raw: &RawHistogram) -> Recorder {
-    // The program has the same bucket layout, so the conversion does not fail.
-    Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max).unwrap_or_default()
 }

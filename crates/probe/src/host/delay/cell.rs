@@ -4,14 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use horolog_record::{DelayMeasurement, Distribution, WaitFunction};
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::posix_clock::PosixClockId;
 
 /// Stats of the waits of one function at one delay.
 #[derive(Debug)]
 pub(super) struct DelayStats {
     requested_ns: u64,
-    overshoots: Recorder,
+    overshoots: Histogram,
     early: u64,
     early_max_ns: u64,
     processor_ns: u64,
@@ -22,7 +22,7 @@ impl DelayStats {
     pub(super) fn new(requested: Duration) -> Self {
         Self {
             requested_ns: saturating_ns(requested),
-            overshoots: Recorder::new(),
+            overshoots: Histogram::new(),
             early: 0,
             early_max_ns: 0,
             processor_ns: 0,
@@ -88,7 +88,7 @@ impl DelayStats {
             requested_ns: self.requested_ns,
             early: self.early,
             early_max_ns: self.early_max_ns,
-            overshoot_ns: Distribution::from_recorder(&self.overshoots),
+            overshoot_ns: Distribution::from_histogram(&self.overshoots),
             processor_ns: is_own_thread.then(|| self.processor_ns as f64 / count as f64),
             error: self.error,
         }

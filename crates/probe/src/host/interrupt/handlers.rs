@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use horolog_conditions as conditions;
 use horolog_record::{Distribution, TimerHandlerKind, TimerHandlerLatency, TimerHandlerRepetition};
-use horolog_stats::{Histogram, Recorder};
+use horolog_stats::Histogram;
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::expiry::{SignalTimer, TimerFd};
 
@@ -62,8 +62,7 @@ pub(super) fn measure(
                     Ok((histogram, elsewhere)) => {
                         latency.elsewhere += elsewhere;
                         latency.repetitions.extend(repetition_summary(&histogram));
-                        // Fails only on overflow of a count.
-                        let _ = all.merge(&histogram);
+                        all.merge(&histogram);
                     }
                     Err(error) => {
                         latency.error = Some(error);
@@ -121,10 +120,7 @@ impl MeasuredTimer for MeasuredKernelTimer {
         let is_over = || stop.load(Ordering::Relaxed);
         let delays = self.timer.run(count, self.distance, &is_over);
         let delays = delays.map_err(|error| error.to_string())?;
-        let raw = &delays.delays;
-        let recorder = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
-        let recorder = recorder.map_err(|error| error.to_string())?;
-        Ok((recorder.to_histogram(), delays.on_other_core))
+        Ok((delays.delays.to_histogram(), delays.on_other_core))
     }
 }
 
@@ -152,7 +148,7 @@ impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> Me
         count: u64,
         stop: &AtomicBool,
     ) -> Result<(Histogram, u64), String> {
-        let mut delays = Recorder::new();
+        let mut delays = Histogram::new();
         let (least, most) = self.distance;
         let [least, most] = [least, most].map(|time| time.as_nanos() as i64);
         while delays.count() < count && !stop.load(Ordering::Relaxed) {
@@ -165,7 +161,7 @@ impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> Me
                 Err(error) => return Err(error.to_string()),
             }
         }
-        Ok((delays.to_histogram(), 0))
+        Ok((delays, 0))
     }
 }
 

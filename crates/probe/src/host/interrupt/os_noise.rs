@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use horolog_conditions as conditions;
 use horolog_record::{Distribution, OsNoise, OsNoiseGap, OsNoiseGapSummary};
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::thread_usage::{ContextSwitches, run_delay_ns};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -53,7 +53,7 @@ impl SpinEnvironment for CoreSpinEnvironment<'_> {
 #[derive(Debug)]
 struct NoiseGaps {
     duration_ns: u64,
-    lengths: Recorder,
+    lengths: Histogram,
     by_threads: OsNoiseGapSummary,
     by_others: OsNoiseGapSummary,
     longest: Vec<OsNoiseGap>,
@@ -64,7 +64,7 @@ impl NoiseGaps {
     fn spin(environment: &mut impl SpinEnvironment, threshold_ns: u64) -> Self {
         let mut gaps = Self {
             duration_ns: 0,
-            lengths: Recorder::new(),
+            lengths: Histogram::new(),
             by_threads: OsNoiseGapSummary::default(),
             by_others: OsNoiseGapSummary::default(),
             longest: Vec::with_capacity(LONGEST_GAPS_MAX + 1),
@@ -142,7 +142,7 @@ pub(super) fn measure(
         all: gaps.combined_summary(),
         by_threads: gaps.by_threads,
         by_others: gaps.by_others,
-        gap_ns: Distribution::from_recorder(&gaps.lengths),
+        gap_ns: Distribution::from_histogram(&gaps.lengths),
         longest: gaps.longest,
         run_delay_ns: since(before.0, after.0),
         steal_ns: since(before.1.steal_ns, after.1.steal_ns),

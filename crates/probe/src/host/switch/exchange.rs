@@ -8,7 +8,7 @@ use horolog_record::{
     ContextSwitchPeerKind, ContextSwitchPlacement, Distribution, HandoverMechanism, PingPongCost,
     PingPongRepetition,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::clock::ClockMonotonic;
 use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PeerlessHandoff, PingPongPeer};
 use horolog_sys::thread_usage::ContextSwitches;
@@ -34,7 +34,7 @@ pub(super) fn measure(
     peer: ContextSwitchPeerKind,
     (placement, core): (ContextSwitchPlacement, usize),
 ) -> PingPongCost {
-    let mut turns = Recorder::new();
+    let mut turns = Histogram::new();
     let mut repetitions = Vec::new();
     let mut error = None;
     for _ in 0..setting.repetitions {
@@ -57,7 +57,7 @@ pub(super) fn measure(
         placement,
         turn_mean_ns: median(repetitions.iter().map(|one: &PingPongRepetition| Some(one.turn_ns))),
         per_switch_ns: median(repetitions.iter().map(|one| one.per_switch_ns)),
-        turn_ns: Distribution::from_recorder(&turns),
+        turn_ns: Distribution::from_histogram(&turns),
         repetitions,
         error,
     }
@@ -67,7 +67,7 @@ fn run_repetition(
     setting: &ContextSwitchSetup<'_>,
     (mechanism, peer): (HandoverMechanism, ContextSwitchPeerKind),
     peer_placement: PeerPlacement,
-    turns: &mut Recorder,
+    turns: &mut Histogram,
 ) -> io::Result<PingPongRepetition> {
     let (mechanism, kind) = (handoff_mechanism(mechanism), peer_kind(peer));
     let baseline_ns = baseline_call_ns(&PeerlessHandoff::open(mechanism, kind)?)?;

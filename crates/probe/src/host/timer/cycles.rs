@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use horolog_record::{LatencyAboveThreshold, TimerIntervalMaximum};
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_time::{Monotonic, TimeGrid, Timestamp};
 
 /// Maximum number of slices in the time series of a run.
@@ -45,7 +45,7 @@ pub(super) trait WakeupClock {
 #[derive(Debug)]
 pub(super) struct WakeupStats {
     /// Latencies from each instant to the clock reading after it, in ns.
-    pub(super) latencies: Recorder,
+    pub(super) latencies: Histogram,
     /// Instants that had passed before the thread began to wait for them; their latency is recorded
     /// too.
     pub(super) missed: u64,
@@ -65,7 +65,7 @@ impl WakeupStats {
         let cycles_per_slice = schedule.cycles_per_slice();
         // All memory is allocated before the first instant.
         let mut cycles = Self {
-            latencies: Recorder::new(),
+            latencies: Histogram::new(),
             missed: 0,
             break_latency: None,
             slice_max_ns: vec![
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_latency_counts_from_its_instant() {
         let (cycles, waits, stopped) = run(&[7, 11], 10, None);
-        let latencies = cycles.latencies.to_histogram();
+        let latencies = cycles.latencies;
         assert_eq!((latencies.count(), latencies.min(), latencies.max()), (10, Some(7), Some(11)));
         assert_eq!((cycles.missed, waits, stopped), (0, 10, false));
     }

@@ -158,7 +158,7 @@ fn measure_core(
         scheduling,
         cost,
         missed: cycles.missed,
-        latency_ns: Distribution::from_recorder(&cycles.latencies),
+        latency_ns: Distribution::from_histogram(&cycles.latencies),
         series: cycles.slice_maxima(&schedule),
     };
     Ok((core, break_latency))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use horolog_record::{
     AckCounts, Distribution, HeldDataSampleCounts, StallMeasurement, StallMechanism,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 
 use super::cell::{WritePatternExchange, WritePatternOutcome};
 use super::plan::WritePatternPlan;
@@ -34,7 +34,7 @@ pub(super) fn measurement(
     threshold: Duration,
     acks: Option<AckCounts>,
 ) -> StallMeasurement {
-    let mut times = Recorder::new();
+    let mut times = Histogram::new();
     outcome.exchanges.iter().for_each(|exchange| times.record(saturating_ns(exchange.duration)));
     let stalled: Vec<_> =
         outcome.exchanges.iter().filter(|exchange| exchange.duration >= threshold).collect();
@@ -58,7 +58,7 @@ pub(super) fn measurement(
         option: plan.option,
         exchanges: outcome.exchanges.len() as u64,
         first_ns: outcome.exchanges.first().map(|exchange| saturating_ns(exchange.duration)),
-        exchange_ns: Distribution::from_recorder(&times),
+        exchange_ns: Distribution::from_histogram(&times),
         stalled: stalled.len() as u64,
         in_band: in_band as u64,
         stalled_read: read.filter(|_| plan.reads().0 > 1),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use horolog_record::{
     AckCounts, CONNECTIONS_MISSED_MAX, Distribution, StallMechanism, WatchedConnection,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 
 use super::judge::DELAYED_ACK_BAND_NS;
 
@@ -38,7 +38,7 @@ impl UntrackedConnectionSet {
 pub(super) struct StallCounts {
     /// Number of stalls of the client's and of the server's data.
     counts_by_end: [u64; 2],
-    durations: Option<Recorder>,
+    durations: Option<Histogram>,
     in_band: u64,
     by_nagle: u64,
     by_window: u64,
@@ -49,7 +49,7 @@ impl StallCounts {
     /// window or otherwise by Nagle's algorithm.
     pub(super) fn count_stall(&mut self, end: usize, took_ns: u64, by: StallMechanism) {
         self.counts_by_end[end] += 1;
-        self.durations.get_or_insert_with(Recorder::new).record(took_ns);
+        self.durations.get_or_insert_with(Histogram::new).record(took_ns);
         self.in_band += u64::from(DELAYED_ACK_BAND_NS.contains(&took_ns));
         if by == StallMechanism::WindowDelayedAck {
             self.by_window += 1;
@@ -84,7 +84,7 @@ impl StallCounts {
             client,
             answers,
             stalls: self.counts_by_end,
-            longest_ns: self.durations.as_ref().and_then(Recorder::max),
+            longest_ns: self.durations.as_ref().and_then(Histogram::max),
             mechanism: self.mechanism(),
         }
     }
@@ -105,7 +105,7 @@ impl StallCounts {
             answers,
             client_stalls,
             server_stalls,
-            stall_ns: self.durations.as_ref().and_then(Distribution::from_recorder),
+            stall_ns: self.durations.as_ref().and_then(Distribution::from_histogram),
             in_band: self.in_band,
             mechanism,
             acks,

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_record::{Distribution, ProgressSlots, TcpInfoSummary, TcpLatencyRow, TcpSettings};
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::tcp;
 
 use super::client::TcpNearEndSession;
@@ -27,7 +27,7 @@ pub(super) struct TcpRowOutcome<T> {
 
 /// Outcome of one connection of a latency row.
 struct LatencyConnectionOutcome {
-    times: Recorder,
+    times: Histogram,
     tcp: Option<TcpInfoSummary>,
     early_end: Option<MeasurementEarlyEndReason>,
 }
@@ -76,7 +76,7 @@ pub(super) fn measure_latency(
         let running: Vec<_> = sessions.into_iter().enumerate().map(start_connection).collect();
         running.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    let mut times = Recorder::new();
+    let mut times = Histogram::new();
     for outcome in &outcomes {
         times.merge(&outcome.times);
     }
@@ -84,7 +84,7 @@ pub(super) fn measure_latency(
     let figures = TcpLatencyRow {
         size_bytes: size,
         round_trips: times.count(),
-        rtt_ns: Distribution::from_recorder(&times),
+        rtt_ns: Distribution::from_histogram(&times),
         tcp: combined_tcp_info(&tcp),
     };
     Ok(TcpRowOutcome {
@@ -99,7 +99,7 @@ fn measure_connection(
     options: &PathTcpOptions,
     (start, slots, index): (&Barrier, Option<&ProgressSlots>, usize),
 ) -> LatencyConnectionOutcome {
-    let mut times = Recorder::new();
+    let mut times = Histogram::new();
     start.wait();
     let reporter = ConnectionProgressPublisher::new(slots, index);
     let outcome = run_exchanges(&mut session, size, options, &mut times, reporter);
@@ -113,7 +113,7 @@ fn run_exchanges(
     session: &mut TcpNearEndSession<'_>,
     size: usize,
     options: &PathTcpOptions,
-    times: &mut Recorder,
+    times: &mut Histogram,
     mut reporter: ConnectionProgressPublisher<'_>,
 ) -> Result<(), ConnectionEndReason> {
     let settings = &options.settings;

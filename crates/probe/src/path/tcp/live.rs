@@ -7,7 +7,7 @@ use horolog_record::{
     LiveCounts, LivePartSummary, Percentiles, Progress, ProgressPublisher, ProgressSlots,
     TcpBandwidthRow, TcpInfoSummary, TcpLatencyRow,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_time::{Monotonic, Timestamp};
 
 use super::latency::saturating_ns;
@@ -31,7 +31,7 @@ impl<'a> ConnectionProgressPublisher<'a> {
     }
 
     /// Publishes round trips if due. Returns true if it published, which takes time.
-    pub(super) fn publish_round_trips(&mut self, now: Instant, times: &Recorder) -> bool {
+    pub(super) fn publish_round_trips(&mut self, now: Instant, times: &Histogram) -> bool {
         self.publish(now, |progress| {
             progress.counts = answered_counts(times.count());
             progress.latency.merge(times);
@@ -110,7 +110,7 @@ mod tests {
             ConnectionProgressPublisher::new(Some(&slots), 0),
             ConnectionProgressPublisher::new(None, 0),
         );
-        let mut times = Recorder::new();
+        let mut times = Histogram::new();
         times.record(1_000);
         let now = watched.started_at;
         assert!(

@@ -4,16 +4,16 @@ use horolog_record::{
     Host, PATH_UDP_SCHEMA, PathDirectionCounts, PathHostLosses, PathLoad, PathMeasurementCost,
     PathRequestCounts, PathTarget,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 
 use super::*;
 
 fn distribution(times_ns: &[u64]) -> Option<Distribution> {
-    let mut recorder = Recorder::new();
+    let mut histogram = Histogram::new();
     for ns in times_ns {
-        recorder.record(*ns);
+        histogram.record(*ns);
     }
-    Distribution::from_recorder(&recorder)
+    Distribution::from_histogram(&histogram)
 }
 
 /// A row of 2,000 requests, of which so many were lost there and back.

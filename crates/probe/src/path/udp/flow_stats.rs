@@ -2,7 +2,7 @@
 //! allocates nothing. Pure.
 
 use horolog_record::{LiveCounts, PathDirectionCounts, PathRequestCounts, Progress};
-use horolog_stats::{DuplicateWindow, Recorder, SequenceMarkOutcome, SignedRecorder};
+use horolog_stats::{DuplicateWindow, Histogram, SequenceMarkOutcome, SignedHistogram};
 use horolog_time::Span;
 use horolog_wire::path_probe::{FarEndHostLosses, SessionCounts};
 
@@ -52,13 +52,13 @@ pub(super) struct FlowStats {
     pub(super) far_losses: Option<FarEndHostLosses>,
     /// Packets dropped by this host's socket.
     pub(super) dropped: Option<u64>,
-    pub(super) rtt: Recorder,
-    pub(super) forward: SignedRecorder,
-    pub(super) backward: SignedRecorder,
-    pub(super) far_residence: Recorder,
-    pub(super) host_send: Recorder,
-    pub(super) host_receive: Recorder,
-    pub(super) wire: Recorder,
+    pub(super) rtt: Histogram,
+    pub(super) forward: SignedHistogram,
+    pub(super) backward: SignedHistogram,
+    pub(super) far_residence: Histogram,
+    pub(super) host_send: Histogram,
+    pub(super) host_receive: Histogram,
+    pub(super) wire: Histogram,
     pub(super) request_traffic_class: Option<u8>,
     /// Error bound of the far end's clock in its latest reply.
     pub(super) far_error: Option<Span>,
@@ -81,13 +81,13 @@ impl FlowStats {
             far_counts: None,
             far_losses: None,
             dropped: None,
-            rtt: Recorder::new(),
-            forward: SignedRecorder::new(),
-            backward: SignedRecorder::new(),
-            far_residence: Recorder::new(),
-            host_send: Recorder::new(),
-            host_receive: Recorder::new(),
-            wire: Recorder::new(),
+            rtt: Histogram::new(),
+            forward: SignedHistogram::new(),
+            backward: SignedHistogram::new(),
+            far_residence: Histogram::new(),
+            host_send: Histogram::new(),
+            host_receive: Histogram::new(),
+            wire: Histogram::new(),
             request_traffic_class: None,
             far_error: None,
         }

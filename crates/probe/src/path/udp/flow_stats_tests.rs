@@ -71,7 +71,7 @@ fn times_are_split_between_host_wire_and_far_end() {
     stats.record_reply(&reply(2, 1, 0), &at(8_500), &window);
     assert_eq!(stats.forward.summary().unwrap().min, 3_000);
     assert_eq!(stats.backward.summary().unwrap().min, 3_000);
-    let one = |recorder: &Recorder| recorder.min().unwrap();
+    let one = |histogram: &Histogram| histogram.min().unwrap();
     assert_eq!((one(&stats.rtt), one(&stats.far_residence)), (8_500, 1_000));
     assert_eq!((one(&stats.host_send), one(&stats.host_receive)), (1_000, 500));
     assert_eq!(one(&stats.wire), 6_000);

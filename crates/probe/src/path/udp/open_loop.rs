@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use horolog_record::{ProgressPublisher, UdpRowEndReason};
-use horolog_stats::{DuplicateWindow, Recorder};
+use horolog_stats::{DuplicateWindow, Histogram};
 use horolog_sys::affinity::set_timer_slack_ns;
 use horolog_sys::clock::{ClockMonotonic, sleep_until_unless};
 use horolog_sys::datagram;
@@ -75,7 +75,7 @@ impl SharedFlowState {
 /// Outcome of the sender, without the warm-up.
 #[derive(Debug)]
 pub(super) struct SenderOutcome {
-    pub(super) send_late: Recorder,
+    pub(super) send_late: Histogram,
     pub(super) sent_count: u64,
     pub(super) refused: u64,
     pub(super) first_sent_at: Option<Timestamp<Monotonic>>,
@@ -100,7 +100,7 @@ impl FlowSender<'_> {
         let _ = set_timer_slack_ns(1);
         let now = ClockMonotonic.now();
         let mut sent = SenderOutcome {
-            send_late: Recorder::new(),
+            send_late: Histogram::new(),
             sent_count: 0,
             refused: 0,
             first_sent_at: None,

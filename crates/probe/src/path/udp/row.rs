@@ -4,7 +4,7 @@ use horolog_record::{
     Distribution, LiveCounts, LivePartSummary, PathDirectionCounts, PathHostLosses, PathLoad,
     PathRequestCounts, PathUdpRow, Percentiles, SignedDistribution, UdpRowEndReason,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_stats::loss::AchievedRate;
 use horolog_time::{Monotonic, Span, Timestamp};
 
@@ -37,7 +37,7 @@ pub(super) struct UdpRowOutcome {
     pub(super) directions: Option<(PathDirectionCounts, PathDirectionCounts)>,
     pub(super) host_losses: Option<PathHostLosses>,
     pub(super) load_received: Option<u64>,
-    pub(super) send_late: Option<Recorder>,
+    pub(super) send_late: Option<Histogram>,
     pub(super) duration: Span,
     /// Largest possible difference between the clocks of both ends in ns; `None` if unknown.
     pub(super) clock_error_ns: Option<u64>,
@@ -56,13 +56,13 @@ pub(super) fn row_record(plan: &UdpRowPlan, outcome: UdpRowOutcome) -> PathUdpRo
         lost: stats.counts.sent.saturating_sub(stats.counts.received),
         ..stats.counts
     };
-    let rtt_ns = Distribution::from_recorder(&stats.rtt);
+    let rtt_ns = Distribution::from_histogram(&stats.rtt);
     let delay_ns = rtt_ns.as_ref().map(Distribution::halved);
     // One-way delays are valid if the clocks differ by at most half of the median delay.
     let is_known = |error: u64| delay_ns.as_ref().is_some_and(|delay| error <= delay.p50 / 2);
     let has_one_way = outcome.clock_error_ns.is_some_and(is_known);
     let signed =
-        |recorder| if has_one_way { SignedDistribution::from_recorder(recorder) } else { None };
+        |recorder| if has_one_way { SignedDistribution::from_histogram(recorder) } else { None };
     let dscp = |class: Option<u8>| class.filter(|_| outcome.receives_class).map(|class| class >> 2);
     let (forward, backward) = outcome.directions.unzip();
     PathUdpRow {
@@ -76,13 +76,13 @@ pub(super) fn row_record(plan: &UdpRowPlan, outcome: UdpRowOutcome) -> PathUdpRo
         forward,
         backward,
         host_losses: outcome.host_losses,
-        send_late_ns: outcome.send_late.as_ref().and_then(Distribution::from_recorder),
+        send_late_ns: outcome.send_late.as_ref().and_then(Distribution::from_histogram),
         forward_ns: signed(&stats.forward),
         backward_ns: signed(&stats.backward),
-        far_ns: Distribution::from_recorder(&stats.far_residence),
-        host_send_ns: Distribution::from_recorder(&stats.host_send),
-        host_receive_ns: Distribution::from_recorder(&stats.host_receive),
-        wire_ns: Distribution::from_recorder(&stats.wire),
+        far_ns: Distribution::from_histogram(&stats.far_residence),
+        host_send_ns: Distribution::from_histogram(&stats.host_send),
+        host_receive_ns: Distribution::from_histogram(&stats.host_receive),
+        wire_ns: Distribution::from_histogram(&stats.wire),
         dscp_forward: dscp(stats.request_traffic_class),
         dscp_backward: dscp(outcome.reply_traffic_class),
         ended: outcome.end_reason,

@@ -12,7 +12,7 @@ use horolog_record::{
     PathSendMode, PathTarget, PathUdpResult, PathUdpRow, ProgressPublisher, ProgressSlots,
     RunObserver, TimestampSource, UdpRowEndReason, rfc3339_now,
 };
-use horolog_stats::{DuplicateWindow, Recorder};
+use horolog_stats::{DuplicateWindow, Histogram};
 use horolog_sys::clock::{ClockMonotonic, ClockOffset, realtime_minus_monotonic, sleep_until};
 use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -250,7 +250,7 @@ impl PathUdpRun {
         shared: &SharedRowState<'_>,
         offset: Span,
         slots: Option<&ProgressSlots>,
-    ) -> Vec<(FlowOutcome, UdpFlow, Option<Recorder>)> {
+    ) -> Vec<(FlowOutcome, UdpFlow, Option<Histogram>)> {
         let start = ClockMonotonic.now() + START_LEAD;
         let publisher_of = |index| Some(ProgressPublisher::new(slots?.slot(index)?, start));
         thread::scope(|scope| {
@@ -286,7 +286,7 @@ impl PathUdpRun {
         mut flow: UdpFlow,
         shared: &SharedRowState<'_>,
         offset_and_publisher: (Span, Option<ProgressPublisher<'_>>),
-    ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
+    ) -> Option<(FlowOutcome, UdpFlow, Option<Histogram>)> {
         let window = DuplicateWindow::new(WINDOW_LEN_RANGE.0 as u64).ok()?;
         let stats = self.flow_stats();
         let outcome = ping_pong(&mut flow, shared, stats, &window, offset_and_publisher);
@@ -299,7 +299,7 @@ impl PathUdpRun {
         shared: &SharedRowState<'_>,
         (offset, publisher): (Span, Option<ProgressPublisher<'_>>),
         (rate, start): (f64, Timestamp<Monotonic>),
-    ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
+    ) -> Option<(FlowOutcome, UdpFlow, Option<Histogram>)> {
         let options = &self.options;
         let own_rate = rate / options.flows as f64;
         let by_time = (own_rate * options.time.as_secs_f64()).ceil().max(1.0) as u32;
@@ -355,11 +355,11 @@ impl PathUdpRun {
         &self,
         plan: &UdpRowPlan,
         shared: &SharedRowState<'_>,
-        all: &[(FlowOutcome, UdpFlow, Option<Recorder>)],
+        all: &[(FlowOutcome, UdpFlow, Option<Histogram>)],
     ) -> UdpRowOutcome {
         let options = &self.options;
         let mut stats = self.flow_stats();
-        let mut late: Option<Recorder> = None;
+        let mut late: Option<Histogram> = None;
         let mut sum = FlowSums::default();
         for (outcome, flow, own_late) in all {
             stats.merge(&outcome.stats);

@@ -6,7 +6,7 @@ use horolog_record::{
     DelayMeasurement, DelaySetting, HOST_DELAY_SCHEMA, Host, InterruptedDelay,
     InterruptedSleepStrategy, TickFacts,
 };
-use horolog_stats::Recorder;
+use horolog_stats::Histogram;
 use horolog_sys::alarm::PendingAlarmEffect;
 
 use super::super::evidence::{FailingSleepLoopResult, LongUsleepResult};
@@ -19,7 +19,7 @@ fn result(overshoot_ns: u64) -> HostDelayResult {
     let delays = [1_000, 100_000, 10 * MS, 100 * MS, 1_000 * MS];
     let all = WaitFunction::ALL.iter().flat_map(|kind| delays.map(|delay| (*kind, delay)));
     let cell = |(function, requested_ns): (WaitFunction, u64)| {
-        let mut overshoots = Recorder::new();
+        let mut overshoots = Histogram::new();
         overshoots.record(overshoot_ns);
         DelayMeasurement {
             function,
@@ -27,7 +27,7 @@ fn result(overshoot_ns: u64) -> HostDelayResult {
             requested_ns,
             early: 0,
             early_max_ns: 0,
-            overshoot_ns: Distribution::from_recorder(&overshoots),
+            overshoot_ns: Distribution::from_histogram(&overshoots),
             processor_ns: None,
             error: None,
         }
