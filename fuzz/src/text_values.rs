@@ -1,7 +1,7 @@
 //! Arbitrary text as a value on the command line or in a file: a target, a network, a MAC address,
-//! a master secret. Parsing never panics, and a parsed value is unchanged after it was written and
-//! parsed again, except a secret, which is never written. No target is looked up by name, and a
-//! network of simulated clients contains only permitted addresses.
+//! a rate, a size, a time, a master secret. Parsing never panics, and a parsed value is unchanged
+//! after it was written and parsed again, except a secret, which is never written. No target is
+//! looked up by name, and a network of simulated clients contains only permitted addresses.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use horolog_load::clients::SimulatedClientNetwork;
 use horolog_load::target::{TargetName, check_permitted};
 use horolog_nts::CookieMasterSecret;
+use horolog_time::Span;
+use horolog_time::text::{Rate, Size, numbers, sizes};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::prefix::Prefix;
 use libfuzzer_sys::fuzz_target;
@@ -23,6 +25,13 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(address) = text.parse::<MacAddress>() {
         assert_eq!(address.to_string().parse(), Ok(address));
     }
+    if let Ok(rate) = text.parse::<Rate>() {
+        assert_eq!(rate.to_string().parse(), Ok(rate));
+    }
+    if let Ok(size) = text.parse::<Size>() {
+        assert_eq!(size.to_string().parse(), Ok(size));
+    }
+    let _ = (text.parse::<Span>(), sizes(text), numbers(text));
 });
 
 fn target(text: &str) {

@@ -216,7 +216,7 @@ pub(crate) fn invalid_host_measurements_are_refused() -> Result<()> {
         (&["timer", "-p", "100"], 2, "100"),
         (&["timer", "-p", "5", "--sched-other"], 2, "cannot be used with"),
         (&["timer", "--fail-if", "median>1us"], 2, "name a metric"),
-        (&["timer", "--fail-if", "p99>1"], 2, "give the unit of 1"),
+        (&["timer", "--fail-if", "p99>1"], 2, "write a time with its unit"),
         (&["timer", "--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
         (&["switch", "-n", "1M"], 2, "1M"),
         (&["switch", "-n", "60000"], 2, "60000"),

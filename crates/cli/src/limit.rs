@@ -3,8 +3,6 @@
 use horolog_record::{LimitResult, LimitUnit};
 use horolog_report::{MeasuredResult, Metric, NamedValue};
 
-use crate::values;
-
 /// Limit on a metric of a kind of result. It fails if its expression is true for a measured value.
 #[derive(Debug)]
 pub(crate) struct MetricLimit<R> {
@@ -36,10 +34,8 @@ impl<R: 'static> MetricLimit<R> {
         let is_named =
             |one: &Metric<R>| one.name == name && (!is_below || allows_lower_bound(one.unit));
         let Some(metric) = metrics.into_iter().find(is_named) else { return Err(notation) };
-        let bound = parse_bound(metric.unit, text[at + 1..].trim()).map_err(|why| {
-            let (kind, example) = (unit_noun(metric.unit), example_expression(name, metric.unit));
-            format!("{name} is a {kind}, such as '{example}': {why}")
-        })?;
+        let bound = metric.unit.parse_bound(name, text[at + 1..].trim());
+        let bound = bound.map_err(|error| error.to_string())?;
         Ok(Self { expression: text.to_owned(), metric, is_below, bound })
     }
 
@@ -96,15 +92,6 @@ fn allows_lower_bound(unit: LimitUnit) -> bool {
     matches!(unit, LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor)
 }
 
-const fn unit_noun(unit: LimitUnit) -> &'static str {
-    match unit {
-        LimitUnit::Ratio => "share",
-        LimitUnit::Ns => "time",
-        LimitUnit::PerSecond | LimitUnit::BytesPerSecond => "rate",
-        LimitUnit::Factor => "factor",
-    }
-}
-
 fn example_expression(name: &str, unit: LimitUnit) -> String {
     let bound = match unit {
         LimitUnit::Ratio => ">1%",
@@ -113,29 +100,6 @@ fn example_expression(name: &str, unit: LimitUnit) -> String {
         LimitUnit::Factor => "<2",
     };
     format!("{name}{bound}")
-}
-
-/// Parses a bound; times are converted to ns, shares to a ratio from 0 to below 1.
-fn parse_bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
-    match unit {
-        LimitUnit::Ratio => values::ratio(text),
-        // `values::ns` would read a bare number as seconds, which is hardly intended.
-        LimitUnit::Ns if text.parse().is_ok_and(|number: f64| number > 0.0) => {
-            Err(format!("give the unit of {text}: ns, us, ms or s"))
-        }
-        LimitUnit::Ns => values::ns(text),
-        LimitUnit::Factor => {
-            let factor =
-                text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor > 0.0);
-            factor.ok_or_else(|| "write a positive number, such as 1.5".into())
-        }
-        LimitUnit::PerSecond | LimitUnit::BytesPerSecond => {
-            let (number, factor) = text.strip_suffix('G').map_or((text, 1.0), |text| (text, 1e9));
-            let rate = values::rate(number).map(|number| number * factor);
-            let rate = rate.ok().filter(|rate| rate.is_finite());
-            rate.ok_or_else(|| "write a positive number, such as 950, 45k or 1.5G".into())
-        }
-    }
 }
 
 #[cfg(test)]
@@ -220,8 +184,8 @@ mod tests {
         for text in
             ["p99>", "p99>1", "p99>1%", "missed>1us", "missed>200%", "bandwidth<fast", "p99>=1us"]
         {
-            assert!(wrong(text).contains(" is a "), "{text}");
+            assert!(wrong(text).contains("invalid bound"), "{text}");
         }
-        assert!(wrong("missed>1us").starts_with("missed is a share, such as 'missed>1%': "));
+        assert!(wrong("missed>1us").starts_with("invalid bound '1us' for missed: write a share"));
     }
 }

@@ -1,17 +1,20 @@
 //! Value parsers of command-line options: rates, times, sizes, shares, addresses, reference
 //! identifiers and leap indicators.
 
-mod list;
-
 use std::net::SocketAddr;
 
 pub(crate) use horolog_time::text::{
-    count, duration, ns, positive_duration, positive_span, rate, rates, signed_span, size, span,
+    duration, numbers, positive_duration, positive_span, rates, sizes, span,
 };
-pub(crate) use list::{numbers, sizes};
 
 use horolog_sys::zone::{self, AddressError};
+use horolog_time::text::{self, QuantityError};
 use horolog_wire::ntp::LeapIndicator;
+
+/// Parses a whole number from 1 to 4,294,967,295, with an optional decimal multiplier.
+pub(crate) fn count(text: &str) -> Result<u32, QuantityError> {
+    text::count(text)
+}
 
 /// Parses an IP address with a port; an IPv6 address may have a zone, such as `[fe80::1%eth0]:123`.
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, AddressError> {
@@ -20,28 +23,16 @@ pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, AddressError> {
 
 /// Parses a ratio from 0 to below 1, as a number or in percent: `0.0001`, `0.01%`.
 pub(crate) fn ratio(text: &str) -> Result<f64, String> {
-    let ratio = match text.strip_suffix('%') {
-        Some(number) => number.parse::<f64>().map(|number| number / 100.0),
-        None => text.parse(),
-    };
-    match ratio {
-        Ok(ratio) if (0.0..1.0).contains(&ratio) => Ok(ratio),
-        _ => Err("write a share from 0 to below 1, such as 0.0001 or 0.01%".into()),
-    }
+    let ratio = text::fraction(text).filter(|ratio| *ratio < 1.0);
+    ratio.ok_or_else(|| "write a share from 0 to below 1, such as 0.0001 or 0.01%".into())
 }
 
 /// Parses a relative increase over a previous value, from 0 to 1,000 (100,000%): `0.1`, `10%`,
 /// `250%`.
 pub(crate) fn excess(text: &str) -> Result<f64, String> {
     const MAX: f64 = 1_000.0;
-    let excess = match text.strip_suffix('%') {
-        Some(number) => number.parse::<f64>().map(|number| number / 100.0),
-        None => text.parse(),
-    };
-    match excess {
-        Ok(excess) if (0.0..=MAX).contains(&excess) => Ok(excess),
-        _ => Err("write a fraction of the earlier value, such as 0.1, 10% or 250%".into()),
-    }
+    let excess = text::fraction(text).filter(|excess| *excess <= MAX);
+    excess.ok_or_else(|| "write a fraction of the earlier value, such as 0.1, 10% or 250%".into())
 }
 
 /// Parses a reference identifier (RFC 5905, section 7.3): one to four printable ASCII characters,

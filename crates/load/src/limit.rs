@@ -4,8 +4,8 @@
 use std::str::FromStr;
 
 use horolog_record::{
-    CapacitySearchGoal, CapacitySearchResult, Distribution, LimitResult, LimitUnit, NtsKeTrial,
-    SignedDistribution, Trial,
+    CapacitySearchGoal, CapacitySearchResult, Distribution, LimitBoundError, LimitResult,
+    LimitUnit, NtsKeTrial, SignedDistribution, Trial,
 };
 use horolog_stats::Histogram;
 use thiserror::Error;
@@ -18,7 +18,7 @@ pub const METRICS: &str = "loss, late, duplicate, invalid, unsynchronised (share
                            response-, lateness- or offset-";
 
 /// Reason for which a text is not a limit.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Debug, Error)]
 pub enum LoadLimitError {
     /// No comparison operator.
     #[error("expected METRIC>VALUE or METRIC<VALUE (also >= and <=), such as loss>0.1%")]
@@ -33,19 +33,9 @@ pub enum LoadLimitError {
         .0.escape_debug()
     )]
     NtsKeMetric(String),
-    /// A bound that is not a share.
-    #[error("'{}' is not a share from 0 to 1; write one such as 0.1% or 0.001", .0.escape_debug())]
-    Share(String),
-    /// A bound that is not a time.
-    #[error("'{}' is not a time; write one with its unit (ns, us, ms, s), such as \
-             200us", .0.escape_debug())]
-    Time(String),
-    /// A bound that is not a rate.
-    #[error(
-        "'{}' is not a rate; write requests per second, such as 950, 45k or 1.2M",
-        .0.escape_debug()
-    )]
-    Rate(String),
+    /// An invalid bound.
+    #[error(transparent)]
+    Bound(#[from] LimitBoundError),
 }
 
 /// Requests or replies that are counted as a share of the requests sent; for `CompliantLoss`, of
@@ -165,37 +155,6 @@ impl LoadMetric {
             Self::Rate | Self::Search(_) => LimitUnit::PerSecond,
         }
     }
-
-    /// Parses a bound and converts it to this metric's unit: a ratio, ns or 1/s.
-    fn parse_bound(self, text: &str) -> Result<f64, LoadLimitError> {
-        let wrong = || match self.unit() {
-            LimitUnit::Ratio => LoadLimitError::Share(text.to_owned()),
-            LimitUnit::Ns => LoadLimitError::Time(text.to_owned()),
-            LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor => {
-                LoadLimitError::Rate(text.to_owned())
-            }
-        };
-        let (units, most): (&[(&str, f64)], f64) = match self.unit() {
-            LimitUnit::Ratio => (&[("%", 0.01), ("", 1.0)], 1.0),
-            // A bare number ends in no unit of time, and so is not a time.
-            LimitUnit::Ns => {
-                (&[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)], f64::INFINITY)
-            }
-            LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor => {
-                (&[("k", 1e3), ("M", 1e6), ("", 1.0)], f64::INFINITY)
-            }
-        };
-        let bare = text.strip_suffix("/s").filter(|_| self.unit() == LimitUnit::PerSecond);
-        let text_of_rate = bare.unwrap_or(text);
-        units
-            .iter()
-            .find_map(|(unit, factor)| {
-                let number: f64 = text_of_rate.strip_suffix(unit)?.trim_end().parse().ok()?;
-                let value = number * factor;
-                (value >= 0.0 && value.is_finite() && value <= most).then_some(value)
-            })
-            .ok_or_else(wrong)
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -256,8 +215,9 @@ impl LoadMetricLimit {
             [b'>', ..] => (ComparisonOperator::Above, &rest[1..]),
             _ => (ComparisonOperator::Below, &rest[1..]),
         };
-        let metric = parse_metric(name.trim())?;
-        let bound = metric.parse_bound(bound_text.trim())?;
+        let name = name.trim();
+        let metric = parse_metric(name)?;
+        let bound = metric.unit().parse_bound(name, bound_text.trim())?;
         Ok(Self { text: text.to_owned(), metric, comparison, bound })
     }
 

@@ -19,7 +19,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use horolog_time::text;
+use horolog_time::text::{self, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -139,7 +139,7 @@ fn read_name(value: &Spanned<DeValue<'_>>) -> Result<String, PositionedError> {
 fn read_rate(key: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, PositionedError> {
     let rate = value_text(value).map_or_else(
         || Err("write a number or a text such as \"1.5k\"".to_owned()),
-        |text| text::rate(&text),
+        |text| Ok(text.parse::<Rate>()?.per_second()),
     );
     rate.map_err(|reason| (value.span().start, format!("'{key}': {reason}")))
 }
@@ -147,16 +147,9 @@ fn read_rate(key: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, PositionedE
 fn read_duration(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, PositionedError> {
     let duration = value_text(value).map_or_else(
         || Err("write a number of seconds or a text such as \"500ms\"".to_owned()),
-        |text| text::duration(&text),
+        |text| Ok(text::positive_duration(&text)?),
     );
-    let positive = duration.and_then(|duration| {
-        if duration.is_zero() {
-            Err("the time must be longer than 0".to_owned())
-        } else {
-            Ok(duration)
-        }
-    });
-    positive.map_err(|reason| (value.span().start, format!("'{key}': {reason}")))
+    duration.map_err(|reason| (value.span().start, format!("'{key}': {reason}")))
 }
 
 /// Returns a text or number as written in the file; `None` for other types.

@@ -1,6 +1,7 @@
 //! Findings: typed statements that qualify a result. They are stored in the result, so that they
 //! are not lost as a log line would be.
 
+use horolog_time::text::{self, QuantityError, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Statement that qualifies a result, or a fact without which its numbers would be misread.
@@ -275,4 +276,33 @@ pub enum LimitUnit {
     BytesPerSecond,
     /// Dimensionless factor.
     Factor,
+}
+
+/// Error of a limit's bound.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error("invalid bound '{}' for {metric}: {reason}", bound.escape_debug())]
+pub struct LimitBoundError {
+    /// Text of the bound.
+    pub bound: String,
+    /// Name of the limited metric.
+    pub metric: String,
+    /// Notation to use instead.
+    pub reason: QuantityError,
+}
+
+impl LimitUnit {
+    /// Parses a bound of a metric in this unit: a ratio from 0 to 1, ns, a rate or a factor.
+    pub fn parse_bound(self, metric: &str, bound: &str) -> Result<f64, LimitBoundError> {
+        let parsed = match self {
+            Self::Ratio => text::ratio(bound),
+            Self::Ns => text::ns_with_unit(bound),
+            Self::PerSecond | Self::BytesPerSecond => bound.parse().map(Rate::per_second),
+            Self::Factor => text::factor(bound),
+        };
+        parsed.map_err(|reason| LimitBoundError {
+            bound: bound.to_owned(),
+            metric: metric.to_owned(),
+            reason,
+        })
+    }
 }

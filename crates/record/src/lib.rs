@@ -104,7 +104,7 @@ pub use demo::{DEMO_SCHEMA, DemoCandidateResult, DemoResult};
 pub use distribution::{
     Distribution, DistributionMergeError, SignedDistribution, TimestampOffsetMethod,
 };
-pub use finding::{Finding, FindingCode, LimitResult, LimitUnit, Severity};
+pub use finding::{Finding, FindingCode, LimitBoundError, LimitResult, LimitUnit, Severity};
 pub use horolog_stats::ExactSummary;
 pub use host::{Host, rfc3339_micros, rfc3339_now};
 pub use host_all::{

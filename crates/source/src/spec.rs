@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use horolog_sys::serial;
 use horolog_sys::zone::{self, AddressError};
-use horolog_time::{NS_PER_S, Span, text};
+use horolog_time::{NS_PER_S, Span};
 
 use crate::gnss::GnssSource;
 use crate::gpsd::{self, GpsdSource, resolve_address};
@@ -296,11 +296,11 @@ fn parse_settings(
     Ok(ReferenceClockSettings { stratum, reference_id, offset, uncertainty })
 }
 
-/// Parses a signed time in the notation of [`text::duration`], at most 1e6 s in magnitude: more
-/// than the delay of any cable, antenna or receiver.
+/// Parses a span of at most 1e6 s in magnitude: more than the delay of any cable, antenna or
+/// receiver.
 pub(crate) fn parse_span(text: &str) -> Result<Span, SourceSpecError> {
     const MAX_NS: u64 = 1_000_000 * NS_PER_S.unsigned_abs();
-    let span = text::signed_span(text).ok().filter(|span| span.as_ns().unsigned_abs() <= MAX_NS);
+    let span = text.parse::<Span>().ok().filter(|span| span.as_ns().unsigned_abs() <= MAX_NS);
     span.ok_or_else(|| {
         SourceSpecError(format!("'{text}' is not a time; write it as in 0.5 or -120ms"))
     })

@@ -155,21 +155,27 @@ impl From<Duration> for Span {
 }
 
 /// Formats the span in the largest of the units s, ms, µs and ns in which it is at least 1. With a
-/// precision, the number is rounded to that many decimals.
+/// precision, the number is rounded to that many decimals. The alternate form (`{:#}`), such as
+/// `1.5us`, is the notation that [`Span`] is parsed from.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, ns) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
-        let units = [(1_000_000_000_u64, "s"), (1_000_000, "ms"), (1_000, "µs")];
-        let (one, unit) = units.into_iter().find(|(one, _)| ns >= *one).unwrap_or((1, "ns"));
+        let units =
+            if f.alternate() { ["s", "ms", "us", "ns"] } else { [" s", " ms", " µs", " ns"] };
+        let (one, unit) = [1_000_000_000_u64, 1_000_000, 1_000]
+            .into_iter()
+            .zip(units)
+            .find(|(one, _)| ns >= *one)
+            .unwrap_or((1, units[3]));
         if let Some(decimals) = f.precision() {
             let number = ns as f64 / one as f64;
-            return write!(f, "{sign}{number:.decimals$} {unit}");
+            return write!(f, "{sign}{number:.decimals$}{unit}");
         }
         let decimals = one.ilog10() as usize;
         let rest = format!("{:0decimals$}", ns % one);
         match rest.trim_end_matches('0') {
-            "" => write!(f, "{sign}{} {unit}", ns / one),
-            rest => write!(f, "{sign}{}.{rest} {unit}", ns / one),
+            "" => write!(f, "{sign}{}{unit}", ns / one),
+            rest => write!(f, "{sign}{}.{rest}{unit}", ns / one),
         }
     }
 }
@@ -207,6 +213,8 @@ mod tests {
             (i64::MIN, "-9223372036.854775808 s"),
         ] {
             assert_eq!(Span::from_ns(ns).to_string(), text);
+            let notation = text.replace(' ', "").replace('µ', "u");
+            assert_eq!(format!("{:#}", Span::from_ns(ns)), notation);
         }
         assert_eq!(format!("{:.1}", Span::from_ns(-12_345_678)), "-12.3 ms");
         assert_eq!(Span::from(Duration::from_millis(1_500)).to_string(), "1.5 s");

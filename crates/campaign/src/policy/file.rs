@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use horolog_time::text;
+use horolog_time::text::{self, Rate};
 use horolog_wire::prefix::Prefix;
 use serde::Deserialize;
 use toml::Spanned;
@@ -105,7 +105,9 @@ impl RawRoleBounds {
             None => Ok(default_networks.to_vec()),
         };
         let rate = self.max_rate.map(|rate| {
-            text::rate(rate.get_ref())
+            rate.get_ref()
+                .parse::<Rate>()
+                .map(Rate::per_second)
                 .map_err(|why| error_at(text, &rate, format!("max-rate: {why}")))
         });
         let time = self.max_time.map(|time| {

@@ -1,17 +1,15 @@
 //! Types of option values, and their parsers. The accepted values contain no characters by which a
 //! value could become a second flag or a second line of a table file.
 
-use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_time::text;
+use horolog_time::text::{self, Rate, Size};
 use horolog_wire::prefix::Prefix;
 use toml::{Table, Value};
 
 /// Longest text of a list of sizes, in bytes.
 const SIZES_BYTES_MAX: usize = 200;
-const SIZES_FORM: &str = "write sizes such as 64,1000..5000:1000 or 64..32k:*2";
 /// Largest number of cores in a list: one for each node.
 const CORES_MAX: usize = 256;
 /// Largest size of a name, in bytes: that of a node name.
@@ -143,11 +141,11 @@ impl RoleOptionType {
             Self::Target => parse_target(input),
             Self::TargetPort | Self::Listen => parse_socket_address(input),
             Self::Network => parse_network(input),
-            Self::Rate => text::rate(input).map(ParsedOptionValue::Rate),
-            Self::Rates => text::rates(input).map(|(_, high)| ParsedOptionValue::Rate(high)),
-            Self::Time => text::positive_duration(input).map(ParsedOptionValue::Time),
+            Self::Rate => Ok(ParsedOptionValue::Rate(input.parse::<Rate>()?.per_second())),
+            Self::Rates => Ok(ParsedOptionValue::Rate(text::rates(input)?.1)),
+            Self::Time => Ok(ParsedOptionValue::Time(text::positive_duration(input)?)),
             Self::Count(max) => parse_count(input, max),
-            Self::Size => text::size(input).map(ParsedOptionValue::Number),
+            Self::Size => Ok(ParsedOptionValue::Number(input.parse::<Size>()?.bytes())),
             Self::Sizes(min, max) => parse_sizes(input, min, max),
             Self::Factor => parse_factor(input),
             Self::Cores => parse_cores(input),
@@ -206,7 +204,7 @@ fn parse_network(input: &str) -> Result<ParsedOptionValue, String> {
 }
 
 fn parse_count(input: &str, max: u32) -> Result<ParsedOptionValue, String> {
-    match text::count(input) {
+    match text::count::<u32>(input) {
         Ok(count) if count <= max => Ok(ParsedOptionValue::Number(count.into())),
         _ => Err(format!("write a number from 1 to {max}")),
     }
@@ -250,26 +248,13 @@ fn parse_name(input: &str) -> Result<ParsedOptionValue, String> {
 }
 
 fn parse_sizes(input: &str, min: u64, max: u64) -> Result<ParsedOptionValue, String> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || ",.:*".contains(c);
-    let fits = (1..=SIZES_BYTES_MAX).contains(&input.len());
-    if !fits || !input.starts_with(|c: char| c.is_ascii_digit()) || !input.chars().all(is_part) {
-        return Err(SIZES_FORM.to_owned());
+    if input.len() > SIZES_BYTES_MAX {
+        return Err(format!("write at most {SIZES_BYTES_MAX} characters"));
     }
-    for end in input.split(',').flat_map(range_ends) {
-        let size = text::size(end).map_err(|_| SIZES_FORM.to_owned())?;
-        if !(min..=max).contains(&size) {
-            return Err(format!("'{end}' is outside {min} to {max} bytes"));
-        }
+    match text::sizes(input)?.into_iter().find(|size| !(min..=max).contains(size)) {
+        Some(size) => Err(format!("'{size}' is outside {min} to {max} bytes")),
+        None => Ok(ParsedOptionValue::Text(input.to_owned())),
     }
-    Ok(ParsedOptionValue::Text(input.to_owned()))
-}
-
-/// Returns a single size, or the first and the last size of a range. The step of a range is checked
-/// by the command.
-fn range_ends(part: &str) -> impl Iterator<Item = &str> {
-    let (from, rest) = part.split_once("..").map_or((part, None), |(from, to)| (from, Some(to)));
-    let to = rest.map(|rest| rest.split(':').next().unwrap_or_default());
-    iter::once(from).chain(to)
 }
 
 /// Permitted keys of a task. Keys that concern a command or a program are not among them.

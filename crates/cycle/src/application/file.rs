@@ -4,7 +4,7 @@
 mod tests;
 
 use horolog_record::{CycleTestFaultKind as FaultKind, TaskSchedulingPolicy};
-use horolog_time::text;
+use horolog_time::text::{self, Size};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -310,7 +310,7 @@ impl TestPlanReader<'_> {
             RawReportLength::List(sizes) => Ok(ReportLengthDistribution::OneOf(sizes.clone())),
             RawReportLength::Range(text) => {
                 let bounds = text.split_once("..").and_then(|(least, most)| {
-                    Some((text::size(least).ok()?, text::size(most).ok()?))
+                    Some((least.parse::<Size>().ok()?.bytes(), most.parse::<Size>().ok()?.bytes()))
                 });
                 let form = "write a size in bytes such as 200, several such as [64, 256], or any \
                             between two such as \"100..1400\"";
@@ -450,8 +450,7 @@ impl TestPlanReader<'_> {
     fn time_ns(&self, time: &Spanned<String>) -> Result<u64, Wrong> {
         // 50 years, so that sums of a few times do not overflow.
         const MAX_NS: u64 = 50 * 365 * 86_400 * 1_000_000_000;
-        let read =
-            text::positive_duration(time.get_ref()).or_else(|_| text::duration(time.get_ref()));
+        let read = text::duration(time.get_ref());
         let ns = read.ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
         ns.filter(|ns| *ns <= MAX_NS).ok_or_else(|| self.invalid_time(time))
     }

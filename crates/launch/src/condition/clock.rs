@@ -1,10 +1,11 @@
 //! Check that the system clock is synchronised within an error bound, as reported by its time
 //! daemon or by the kernel.
 
+use std::time::Duration;
+
 use horolog_source::{ClockReadings, SourceError, SourceEstimate, SourceSpec};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{ClockMonotonic, realtime_minus_monotonic};
-use horolog_time::text::format_duration;
 use horolog_time::{Clock, Span};
 use horolog_wire::ntp::LeapIndicator;
 
@@ -47,7 +48,7 @@ fn evaluate(
     let error_ns = offset_ns
         .saturating_add(estimate.root_distance_at(readings.monotonic).as_ns().unsigned_abs());
     let holds = error_ns <= within.as_ns().unsigned_abs();
-    let detail = format!("within {}", format_duration(std::time::Duration::from_nanos(error_ns)));
+    let detail = format!("within {:#}", Span::from(Duration::from_nanos(error_ns)));
     CheckResult { holds, detail }
 }
 

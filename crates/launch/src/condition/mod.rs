@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use horolog_record::AfterDependencyKind;
 use horolog_time::Span;
-use horolog_time::text::format_duration;
 
 pub use network::{Endpoint, EndpointError, UdpEndpoint};
 
@@ -76,14 +75,12 @@ impl Condition {
     #[must_use]
     pub fn target(&self) -> String {
         match self {
-            Self::Delay(time) => format_duration(*time),
+            Self::Delay(time) => format!("{:#}", Span::from(*time)),
             Self::Tcp(endpoint) => endpoint.to_string(),
             Self::Udp(udp) => udp.endpoint.to_string(),
             Self::File(path) | Self::Mount(path) => path.display().to_string(),
             Self::Dns(name) => name.clone(),
-            Self::Clock(within) => {
-                format_duration(Duration::from_nanos(within.as_ns().unsigned_abs()))
-            }
+            Self::Clock(within) => format!("{within:#}"),
             Self::Command(line) => line.clone(),
         }
     }

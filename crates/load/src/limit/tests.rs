@@ -55,6 +55,9 @@ fn figures_have_the_unit_of_their_metric() {
         ("max>1s", 1e9),
         ("rate<1.2M", 1.2e6),
         ("rate<45k/s", 45e3),
+        ("rate<1G", 1e9),
+        ("lateness-p50>0", 0.0),
+        ("max>1m", 60e9),
         ("ndr<950", 950.0),
     ] {
         assert!((limit(text).bound - bound).abs() <= bound * 1e-12, "{text}");
@@ -71,14 +74,16 @@ fn an_invalid_limit_is_refused_with_what_is_valid() {
         ("lost>1%", "unknown metric 'lost'; choose one of loss, late"),
         ("response-loss>1%", "unknown metric 'response-loss'"),
         ("p95>1ms", "lateness-"),
-        ("loss>", "'' is not a share"),
-        ("loss>101%", "'101%' is not a share"),
-        ("loss>-1", "not a share"),
-        ("loss>nan", "not a share"),
-        ("p99>200", "'200' is not a time; write one with its unit"),
-        ("p99>infs", "not a time"),
-        ("rate<1G", "'1G' is not a rate"),
-        ("rate<<1", "'<1' is not a rate"),
+        ("loss>", "invalid bound '' for loss: write a share"),
+        ("loss>101%", "invalid bound '101%' for loss: write a share"),
+        ("loss>-1", "write a share"),
+        ("loss>nan", "write a share"),
+        ("p99>200", "invalid bound '200' for p99: write a time with its unit"),
+        ("p99>200 us", "invalid bound '200 us' for p99: write a time"),
+        ("p99>infs", "write a time"),
+        ("rate<1T", "invalid bound '1T' for rate: write a positive number"),
+        ("rate<0", "write a positive number"),
+        ("rate<<1", "invalid bound '<1' for rate"),
     ] {
         assert!(refusal(text).contains(expected), "{text}: {}", refusal(text));
     }

@@ -16,6 +16,7 @@ use crate::files::ResultFiles;
 use crate::output;
 use crate::result_store::StoreResultArgs;
 use crate::values;
+use horolog_time::text::Rate;
 
 /// Measure the reply rate of a server against the number of its cores.
 ///
@@ -49,8 +50,8 @@ pub(crate) struct BenchCoresArgs {
     loss_ratio: f64,
     /// Required requests per second. The result states the number of cores that sustain them; the
     /// exit status is 1 if no tested number does.
-    #[arg(long, value_name = "RATE", value_parser = values::rate, default_value = "30000")]
-    required_rate: f64,
+    #[arg(long, value_name = "RATE", default_value = "30000")]
+    required_rate: Rate,
     /// Engine of the server. socket: a socket for each thread; shared-lock: one socket with locks,
     /// shared by all threads as in the paper; xdp: XDP.
     #[arg(long, value_enum, default_value_t = ServerDesignArg::Socket)]
@@ -92,7 +93,7 @@ impl BenchCoresArgs {
             repetitions: self.repetitions,
             trial_duration: self.time,
             loss_ratio: self.loss_ratio,
-            required_rate: self.required_rate,
+            required_rate: self.required_rate.per_second(),
             server_arguments: self.design.server_arguments(),
             command: output::command_line(),
         })
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &BenchCoresArgs) -> Result<(), CommandFailure> {
     if result.cores_required().is_some() {
         return Ok(());
     }
-    let wanted = units::human_rate(args.required_rate);
+    let wanted = units::human_rate(args.required_rate.per_second());
     Err(CommandFailure::Measurement(if result.is_decided() {
         format!("required rate not reached: no server answered {wanted}")
     } else {

@@ -52,8 +52,13 @@ pub(super) struct NatsCampaignArgs {
     broker_timeout: Duration,
     /// Pretend that this controller's clock is off by this time, such as +3s, to test the detection
     /// of wrong clocks; the system clock is not changed.
-    #[arg(long, value_name = "TIME", value_parser = values::signed_span, default_value = "0s",
-          hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0s",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     inject_clock_offset: Span,
 }
 

@@ -17,6 +17,7 @@ use super::compare::ClockReadingArgs;
 use crate::failure::CommandFailure;
 use crate::output;
 use crate::values;
+use horolog_time::text::Size;
 
 /// Minimum of `--size`, in bytes: the maximum length of a line.
 const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
@@ -51,7 +52,7 @@ pub(crate) struct ClockLogArgs {
 }
 
 fn parse_size_limit(text: &str) -> Result<u64, String> {
-    match values::size(text)? {
+    match text.parse::<Size>()?.bytes() {
         small if small < SIZE_MIN => Err(format!("at least {SIZE_MIN} bytes")),
         size => Ok(size),
     }

@@ -180,10 +180,10 @@ struct InjectedClockOffset {
 fn parse_clock_offset(text: &str) -> Result<InjectedClockOffset, String> {
     let form = "expected NODE=OFFSET, such as 2=+3ms";
     let Some((node, time)) = text.split_once('=') else {
-        return Ok(InjectedClockOffset { node: None, offset: values::signed_span(text)? });
+        return Ok(InjectedClockOffset { node: None, offset: text.parse()? });
     };
     let node = node.parse().ok().filter(|node| *node > 0).ok_or(form)?;
-    Ok(InjectedClockOffset { node: Some(node), offset: values::signed_span(time)? })
+    Ok(InjectedClockOffset { node: Some(node), offset: time.parse()? })
 }
 
 /// Parses NODE=FACTOR. Returns the number of the node, from 1, and the factor.

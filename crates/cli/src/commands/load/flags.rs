@@ -18,7 +18,7 @@ use horolog_load::remote_counters::RemoteCounterOptions;
 use horolog_load::trailer::{KeyFile, KeyTable, RequestExtensionField, TrailerOptions};
 use horolog_record::{CapacitySearchGoal, Finding, LimitResult};
 use horolog_sys::private_file;
-use horolog_time::Span;
+use horolog_time::{Span, text};
 use horolog_wire::prefix::Prefix;
 use zeroize::Zeroizing;
 
@@ -100,15 +100,8 @@ pub(crate) struct PacketCaptureArgs {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Largest number of packets to write [default: 1M].
-    #[arg(long, value_name = "PACKETS", requires = "pcap", value_parser = parse_packet_count)]
+    #[arg(long, value_name = "PACKETS", requires = "pcap", value_parser = text::count::<u64>)]
     pcap_max: Option<u64>,
-}
-
-fn parse_packet_count(text: &str) -> Result<u64, String> {
-    match values::rate(text) {
-        Ok(number) if number >= 1.0 && number.fract() == 0.0 => Ok(number as u64),
-        _ => Err("expected a number of packets, such as 5000, 10k or 1M".to_owned()),
-    }
 }
 
 impl PacketCaptureArgs {
@@ -154,8 +147,7 @@ pub(crate) struct TimestampOffsetMeasurementArgs {
     /// Only for NTP and NetSync Monitor requests: PTP delay responses and grants carry no transmit
     /// timestamp. Both clocks must be correct. The xdp engine takes the receive time slightly
     /// earlier, in the driver's receive path.
-    #[arg(long, value_name = "CORRECTION", value_parser = values::signed_span,
-          allow_hyphen_values = true)]
+    #[arg(long, value_name = "CORRECTION", allow_hyphen_values = true)]
     measure_offset: Option<Span>,
     /// Use the mean of the server's receive and transmit timestamps instead of the latter.
     #[arg(long, requires = "measure_offset")]

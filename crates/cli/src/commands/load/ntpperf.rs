@@ -140,8 +140,7 @@ pub(crate) struct NtpperfArgs {
     time: Duration,
     /// Print offsets: the local receive timestamp of a reply, minus the server's transmit
     /// timestamp, minus this correction in seconds (for the network and for receiving).
-    #[arg(short = 'o', value_name = "CORRECTION", value_parser = values::signed_span,
-          allow_hyphen_values = true, help_heading = OTHER)]
+    #[arg(short = 'o', value_name = "CORRECTION", allow_hyphen_values = true, help_heading = OTHER)]
     offset: Option<Span>,
     /// Use the mean of the server's receive and transmit timestamps for -o, instead of the latter.
     #[arg(short = 'O', help_heading = OTHER)]

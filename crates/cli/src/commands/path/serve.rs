@@ -15,6 +15,7 @@ use horolog_report::units::full_count;
 use horolog_sys::listen::WildcardAddresses;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_sys::zone::{self, AddressError};
+use horolog_time::text::Size;
 use horolog_wire::prefix::Prefix;
 use horolog_wire::{path_probe, stamp as stamp_codec};
 use sd_notify::NotifyState;
@@ -68,12 +69,12 @@ pub(crate) struct PathServeArgs {
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = values::positive_duration)]
     tcp_time: Duration,
     /// Limit on the bytes of a TCP connection, in both directions together; k is 1024 and kB 1000.
-    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::size)]
-    tcp_bytes: u64,
+    #[arg(long, value_name = "SIZE", default_value = "16G")]
+    tcp_bytes: Size,
     /// Limit on bytes per hour of all TCP connections to one listening address (token bucket, full
     /// at the start).
-    #[arg(long, value_name = "SIZE", default_value = "256G", value_parser = values::size)]
-    tcp_bytes_per_hour: u64,
+    #[arg(long, value_name = "SIZE", default_value = "256G")]
+    tcp_bytes_per_hour: Size,
     /// Do not reveal this host's CPU, kernel and interface to TCP clients.
     #[arg(long)]
     no_host_facts: bool,
@@ -145,8 +146,8 @@ impl PathServeArgs {
             connections: self.tcp_connections,
             connections_per_address: defaults.connections_per_address.min(self.tcp_connections),
             time: self.tcp_time,
-            bytes: self.tcp_bytes,
-            bytes_per_hour: self.tcp_bytes_per_hour,
+            bytes: self.tcp_bytes.bytes(),
+            bytes_per_hour: self.tcp_bytes_per_hour.bytes(),
             ..defaults
         };
         let settings = TcpFarEndSettings { limits, hides_host_facts: self.no_host_facts };

@@ -15,6 +15,7 @@ use crate::limit::MetricLimit;
 use crate::live::{RunDisplay, require_terminal};
 use crate::output;
 use crate::values;
+use horolog_time::text::QuantityError;
 
 /// Default size of latency messages, in bytes: the smallest.
 const LATENCY_SIZE: u64 = 1;
@@ -99,7 +100,7 @@ pub(super) fn parse_target(text: &str) -> Result<TargetName, String> {
     TargetName::parse(text, PORT).map_err(|error| error.to_string())
 }
 
-fn parse_sizes(text: &str) -> Result<MessageSizes, String> {
+fn parse_sizes(text: &str) -> Result<MessageSizes, QuantityError> {
     values::sizes(text).map(MessageSizes)
 }
 

@@ -11,6 +11,7 @@ use horolog_probe::path::udp::{
     UdpRowPlan, WARM_UP,
 };
 use horolog_record::{LiveRun, PathUdpResult};
+use horolog_time::text::{QuantityError, Rate, Size};
 use horolog_wire::{path_probe, stamp};
 
 use crate::failure::CommandFailure;
@@ -49,8 +50,8 @@ pub(crate) struct PathUdpArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = values::count)]
     count: Option<u32>,
     /// Requests per second, in all flows together, regardless of replies [default: ping-pong].
-    #[arg(short, long, value_name = "RATE", value_parser = values::rate)]
-    rate: Option<f64>,
+    #[arg(short, long, value_name = "RATE")]
+    rate: Option<Rate>,
     /// Uncounted warm-up requests of each row and flow; with --rate at most as many as are sent in
     /// one second.
     #[arg(long, value_name = "N", default_value_t = WARM_UP)]
@@ -70,8 +71,8 @@ pub(crate) struct PathUdpArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     load_destination: Option<LoadAddressingModeArg>,
     /// Payload bytes of a load datagram.
-    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "2000")]
-    load_length: u64,
+    #[arg(long, value_name = "SIZE", default_value = "2000")]
+    load_length: Size,
     /// Measure the rows of Table 4 of the paper of Hao, Xue and Qin: 1000 to 5000 bytes with R of
     /// 0, 50 and 100, in the order of the table.
     #[arg(long, conflicts_with_all = ["sizes", "load_ratio"])]
@@ -126,7 +127,7 @@ enum LoadAddressingModeArg {
     Broadcast,
 }
 
-fn parse_lengths(text: &str) -> Result<NumberList<u64>, String> {
+fn parse_lengths(text: &str) -> Result<NumberList<u64>, QuantityError> {
     values::sizes(text).map(NumberList)
 }
 
@@ -194,7 +195,7 @@ impl PathUdpArgs {
             i_own_this_target: self.i_own_this_target,
             time: self.time,
             count: self.count.map(u64::from),
-            rate: self.rate,
+            rate: self.rate.map(Rate::per_second),
             warm_up: self.warm_up,
             timeout: self.timeout.unwrap_or(REPLY_TIMEOUT),
             flows: self.flows,
@@ -202,7 +203,7 @@ impl PathUdpArgs {
                 LoadAddressingModeArg::Unicast => LoadAddressingMode::Unicast,
                 LoadAddressingModeArg::Broadcast => LoadAddressingMode::Broadcast,
             }),
-            load_length: self.load_length,
+            load_length: self.load_length.bytes(),
             dscp: self.dscp,
             busy_polling: self.busy_poll,
             kernel_timestamps: self.timestamps,

@@ -98,7 +98,7 @@ fn pulse_delay(text: &str) -> Result<Span, String> {
     let form = "expected nanoseconds, or a time with its unit, such as 50, 50ns or 1.5us";
     match text.parse() {
         Ok(ns) => Ok(Span::from_ns(ns)),
-        Err(_) if text.ends_with('s') => values::signed_span(text).map_err(|_| form.into()),
+        Err(_) if text.ends_with('s') => text.parse().map_err(|_| form.into()),
         Err(_) => Err(form.into()),
     }
 }

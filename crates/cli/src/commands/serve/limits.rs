@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_server::LimitsConfig;
+use horolog_time::text::Rate;
 use horolog_wire::prefix::Prefix;
 
 use crate::failure::{CommandFailure, read_failure};
@@ -18,8 +19,8 @@ use crate::values;
 #[derive(Args, Debug)]
 pub(crate) struct ServeLimitsArgs {
     /// Long-term limit on requests per second of each client [default: no limit].
-    #[arg(long, value_name = "RATE", value_parser = values::rate)]
-    limit_rate: Option<f64>,
+    #[arg(long, value_name = "RATE")]
+    limit_rate: Option<Rate>,
     /// Requests that a client may send at once before the rate limit applies. Eight let a client
     /// start with iburst.
     #[arg(long, value_name = "N", default_value_t = 8)]
@@ -29,8 +30,8 @@ pub(crate) struct ServeLimitsArgs {
     ///
     /// A flood from forged addresses exhausts this and leaves known clients unaffected. Requests
     /// with a MAC or extension fields (NTS) have a separate limit of the same value.
-    #[arg(long, value_name = "RATE", value_parser = values::rate)]
-    limit_new_clients: Option<f64>,
+    #[arg(long, value_name = "RATE")]
+    limit_new_clients: Option<Rate>,
     /// Idle time after which a new client may take a client's entry in the table of
     /// --limit-clients.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
@@ -72,9 +73,9 @@ impl ServeLimitsArgs {
     pub(crate) fn resolve(self) -> Result<LimitsConfig, CommandFailure> {
         let default = LimitsConfig::default();
         Ok(LimitsConfig {
-            rate: self.limit_rate,
+            rate: self.limit_rate.map(Rate::per_second),
             burst: self.limit_burst,
-            new_client_rate: self.limit_new_clients,
+            new_client_rate: self.limit_new_clients.map(Rate::per_second),
             idle: self.limit_idle,
             clients: self.limit_clients.unwrap_or(default.clients),
             ipv4_prefix: self.limit_ipv4_prefix,

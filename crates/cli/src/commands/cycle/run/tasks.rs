@@ -13,6 +13,7 @@ use horolog_record::TaskSchedulingPolicy;
 use crate::commands::cycle::predict::input::read_tasks;
 use crate::failure::CommandFailure;
 use crate::values;
+use horolog_time::text::Size;
 
 /// Definition of the tasks.
 #[derive(Args, Debug)]
@@ -35,8 +36,8 @@ pub(super) struct CycleTaskArgs {
     units: Option<u32>,
     /// Send a message of this size in bytes (k is 1024) to the other nodes, and wait for their
     /// messages.
-    #[arg(short, long, value_name = "SIZE", value_parser = values::size)]
-    message: Option<u64>,
+    #[arg(short, long, value_name = "SIZE")]
+    message: Option<Size>,
     /// Recipients of the message. all: all other nodes; next: the next node [default: all].
     #[arg(long, value_name = "WHO", value_parser = parse_message_destination, requires = "message")]
     to: Option<MessageDestination>,
@@ -158,7 +159,7 @@ impl CycleTaskArgs {
             ));
         }
         let to = self.to.unwrap_or(MessageDestination::All);
-        let message = self.message.map(|bytes| SuperstepMessage { bytes, to });
+        let message = self.message.map(|size| SuperstepMessage { bytes: size.bytes(), to });
         Ok(TaskWork::Steps(vec![Superstep { compute, message, barrier: self.barrier }]))
     }
 }

@@ -21,6 +21,7 @@ use crate::files::ResultFiles;
 use crate::limit::MetricLimit;
 use crate::result_store::StoreResultArgs;
 use crate::{output, values};
+use horolog_time::text::{self, QuantityError};
 use input::TreeInput;
 
 /// Engines compared by default: one system call per copy, and in-kernel copies.
@@ -187,12 +188,8 @@ fn parse_processing_time(text: &str) -> Result<ProcessingTime, String> {
 
 /// Parses a time that has a unit. A bare number other than 0 is refused, because it would mean
 /// seconds, while delays of relays are microseconds.
-fn parse_time_with_unit(text: &str) -> Result<Duration, String> {
-    if text.ends_with('s') || text == "0" {
-        values::duration(text)
-    } else {
-        Err("expected a time with its unit, such as 100us".to_owned())
-    }
+fn parse_time_with_unit(text: &str) -> Result<Duration, QuantityError> {
+    text::ns_with_unit(text).and_then(|_| text::duration(text))
 }
 
 pub(super) fn run(args: &RelayTreeArgs) -> Result<(), CommandFailure> {

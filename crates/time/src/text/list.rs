@@ -2,38 +2,41 @@
 //! 1,000 to 5,000 in steps of 1,000, then the powers of two from 1 to 64k. The suffix k is 1,000
 //! for rates and counts, and 1,024 for sizes in bytes. Pure.
 
-use super::{rate, size};
+use super::{QuantityError, Rate, Size};
 
 /// Largest number of elements of a list. It limits the memory for a range with a very small step.
-const NUMBERS_MAX: usize = 10_000;
+pub(super) const NUMBERS_MAX: usize = 10_000;
 
 /// Relative tolerance by which a number of a range may exceed its end, for rounding of the steps.
 const ROUNDING: f64 = 1e-9;
 
 /// Parser of a single number.
-type NumberParser = fn(&str) -> Result<f64, String>;
+type NumberParser = fn(&str) -> Result<f64, QuantityError>;
 
-/// Parses a list of numbers in the notation of [`rate`], and keeps its order.
-pub(crate) fn numbers(text: &str) -> Result<Vec<f64>, String> {
-    parse_list(text, rate, "5k, 5k..50k:5k or 1k..1M:*2")
+/// Parses a list of numbers in the notation of [`Rate`], and keeps its order.
+pub fn numbers(text: &str) -> Result<Vec<f64>, QuantityError> {
+    parse_list(text, |text| text.parse().map(Rate::per_second), "5k, 5k..50k:5k or 1k..1M:*2")
 }
 
-/// Parses a list of sizes in the notation of [`size`] to bytes, and keeps its order.
-pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
-    let number: NumberParser = |text| size(text).map(|size| size as f64);
+/// Parses a list of sizes in the notation of [`Size`] to bytes, and keeps its order.
+pub fn sizes(text: &str) -> Result<Vec<u64>, QuantityError> {
+    let number: NumberParser = |text| text.parse().map(|size: Size| size.bytes() as f64);
     let sizes = parse_list(text, number, "64, 1000..5000:1000 or 1..64k:*2")?;
     let whole = |size: f64| {
-        let is_whole = size.fract() == 0.0;
-        is_whole.then_some(size as u64).ok_or_else(|| format!("there are no {size} bytes"))
+        (size.fract() == 0.0).then_some(size as u64).ok_or(QuantityError::SizeFraction(size))
     };
     sizes.into_iter().map(whole).collect()
 }
 
-fn parse_list(text: &str, parse_number: NumberParser, examples: &str) -> Result<Vec<f64>, String> {
+fn parse_list(
+    text: &str,
+    parse_number: NumberParser,
+    examples: &'static str,
+) -> Result<Vec<f64>, QuantityError> {
     let wrong = |part: &str| {
         let is_zero = part.parse::<f64>().is_ok_and(|number| number == 0.0);
-        let what = if is_zero { "is too little" } else { "is no number or range" };
-        format!("'{part}' {what}: write such as {examples}")
+        let reason = if is_zero { "is too little" } else { "is no number or range" };
+        QuantityError::ListPart { part: part.to_owned(), reason, examples }
     };
     let mut numbers = Vec::new();
     for part in text.split(',') {
@@ -45,7 +48,7 @@ fn parse_list(text: &str, parse_number: NumberParser, examples: &str) -> Result<
             }
         }
         if numbers.len() > NUMBERS_MAX {
-            return Err(format!("these are more than {NUMBERS_MAX} numbers; take larger steps"));
+            return Err(QuantityError::ListTooLong);
         }
     }
     Ok(numbers)
@@ -62,7 +65,7 @@ fn extend_by_range(
     let (end, step) = end_and_step.split_once(':')?;
     let (mut next, end) = (parse_number(start).ok()?, parse_number(end).ok()?);
     let (factor, step) = match step.strip_prefix('*') {
-        Some(factor) => (rate(factor).ok()?, 0.0),
+        Some(factor) => (factor.parse().map(Rate::per_second).ok()?, 0.0),
         None => (1.0, parse_number(step).ok()?),
     };
     if next > end || (factor <= 1.0 && step <= 0.0) {
@@ -96,11 +99,11 @@ mod tests {
     #[test]
     fn invalid_list_is_refused() {
         for bad in ["", ",", "1,", "a", "2..1:1", "1..2", "1..2:", "1..2:0", "1..2:*1", "1..2:-1"] {
-            assert!(numbers(bad).unwrap_err().contains("no number or range"), "{bad}");
+            assert!(numbers(bad).unwrap_err().to_string().contains("no number or range"), "{bad}");
         }
-        assert!(sizes("64,0").unwrap_err().starts_with("'0' is too little: "));
-        assert!(numbers("1..1M:0.001").unwrap_err().contains("more than 10000"));
-        assert!(numbers("1..2:*1.0000000001").unwrap_err().contains("more than 10000"));
+        assert!(sizes("64,0").unwrap_err().to_string().starts_with("'0' is too little; "));
+        assert!(numbers("1..1M:0.001").unwrap_err().to_string().contains("more than 10000"));
+        assert!(numbers("1..2:*1.0000000001").unwrap_err().to_string().contains("more than 10000"));
     }
 
     #[test]
@@ -112,8 +115,8 @@ mod tests {
         assert_eq!(sizes("64,1.5k,1000..3000:1000").unwrap(), [64, 1_536, 1_000, 2_000, 3_000]);
         assert_eq!(sizes("1kB..3kB:1kB").unwrap(), [1_000, 2_000, 3_000]);
         for bad in ["", "-1", "1.5", "a", "1..2", "1..4:*0.5"] {
-            assert!(sizes(bad).unwrap_err().contains("no number or range"), "{bad}");
+            assert!(sizes(bad).unwrap_err().to_string().contains("no number or range"), "{bad}");
         }
-        assert!(sizes("1..9:*1.5").unwrap_err().contains("no 1.5 bytes"));
+        assert!(sizes("1..9:*1.5").unwrap_err().to_string().contains("to 1.5 bytes"));
     }
 }
