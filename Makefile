@@ -133,15 +133,12 @@ setup:
 setup-peers:
 	@scripts/setup.sh --peers
 
-# Other crates are built as for the release, once for both. `xtask` is tested apart, because what its
-# tests need changes the features of crates that most others depend on, and they would be built twice.
-unit: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 0
-unit: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS := 256
-unit: export CARGO_PROFILE_RELEASE_INCREMENTAL := true
+# `xtask` is tested apart, because what its tests need changes the features of crates that most others
+# depend on, and they would be built twice.
 unit: setup
 	$(call heading,Unit tests)
-	@cargo test --locked --release --workspace --exclude xtask
-	@cargo test --locked --release -p xtask
+	@cargo --config .cargo/unit.toml test --locked --release --workspace --exclude xtask
+	@cargo --config .cargo/unit.toml test --locked --release -p xtask
 
 # Built as the caller and run as root, hence not `cargo run`.
 scenarios: setup-peers papers
