@@ -224,7 +224,7 @@ pub(crate) fn invalid_host_measurements_are_refused() -> Result<()> {
         (&["switch", "--fail-if", "os-noise>1%"], 2, "name a metric"),
         (&["interrupt", "-i", "1us"], 2, "20us to 1s"),
         (&["interrupt", "--handlers", "apc"], 2, "apc"),
-        (&["interrupt", "--fail-if", "os-noise>1us"], 2, "is a share"),
+        (&["interrupt", "--fail-if", "os-noise>1us"], 2, "write a share"),
         (&["interrupt", "--json", "-", "--html", "-"], 2, "only one of"),
     ] {
         let output = host(arguments)?;

@@ -28,7 +28,7 @@ pub(crate) fn a_failed_limit_is_status_one_and_in_the_result() -> Result<()> {
     let at = server_address(&lab, false)?.to_string();
     let server = Server::start(lab.server(), Engine::Socket, &[at.parse()?], &[])?;
     let passed = ["--fail-if", "p50>50s", "--fail-if", "rate<1", "--fail-if", "loss>=100%"];
-    let failed = ["--fail-if", "rate>1", "--fail-if", "p50 < 30 s"];
+    let failed = ["--fail-if", "rate>1", "--fail-if", "p50 < 30s"];
     let common = [&*at, "--engine", "udp", "-r", "1k", "-t", "0.1", "--json", "r.json"];
     for (limits, status) in [(passed.as_slice(), 0), (&failed, FAILED)] {
         let arguments: Vec<_> = common.iter().chain(limits).copied().collect();
@@ -44,7 +44,7 @@ pub(crate) fn a_failed_limit_is_status_one_and_in_the_result() -> Result<()> {
             ensure!(stdout.contains(&format!("limit '{}'", limit.expression)), "{stdout}");
         }
         let last = stderr.lines().last().context("standard error is empty")?;
-        let named = last.starts_with("horolog: limit 'p50 < 30 s' failed: ");
+        let named = last.starts_with("horolog: limit 'p50 < 30s' failed: ");
         ensure!(named == (status == FAILED), "{stderr}");
     }
     drop(server);

@@ -16,7 +16,7 @@ use crate::load_command::{TIMEOUT, check_sums, only_trial, parse};
 use crate::load_modes::{SERVER_NAME, certificate};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport, count_increase};
-use crate::scenario::{Need, Scenario};
+use crate::scenario::{Need, Queue, Scenario, scenario};
 use crate::usage_error::{ENVIRONMENT, USAGE, case, check_all_refused};
 use crate::{load_mix, scenarios};
 
@@ -30,10 +30,12 @@ pub(crate) fn all() -> Vec<Scenario> {
     let mut all: Vec<Scenario> = scenarios!(ROOT, load_mix:
         problems_are_attributed_to_their_kind,
         a_mix_follows_a_profile,
-        the_kernel_sends_several_kinds_from_each_core,
         invalid_mixes_are_refused,
     )
     .into();
+    let name = "load_mix::the_kernel_sends_several_kinds_from_each_core";
+    let all_cores = scenario(name, ROOT, the_kernel_sends_several_kinds_from_each_core);
+    all.push(all_cores.in_queue(Queue::Exclusive));
     all.extend(scenarios!(CHRONYD, load_mix: chronyd_agrees_on_each_kind_of_ntp));
     all.extend(scenarios!(PTP4L, load_mix: ntp_and_ptp_are_loaded_together));
     all

@@ -29,6 +29,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     let queues = [
         (Queue::Exclusive, exclusive_scenarios()),
         (Queue::Measuring, measuring_scenarios()),
+        (Queue::Loading, loading_scenarios()),
         (Queue::Shared, shared_scenarios()),
     ];
     let all = queues.into_iter().flat_map(|(queue, scenarios)| {
@@ -53,6 +54,8 @@ fn exclusive_scenarios() -> Vec<Scenario> {
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
     );
     all.extend(client_fairness::all());
+    all.extend(ntpperf::all());
+    all.extend(xdp_load_profiles::all());
     all.extend(bench::all());
     all.extend(bench_relay::all());
     all.extend(soak::all());
@@ -62,8 +65,7 @@ fn exclusive_scenarios() -> Vec<Scenario> {
 
 /// Scenarios of [`Queue::Measuring`], the longest first.
 fn measuring_scenarios() -> Vec<Scenario> {
-    let mut all = ntpperf::all();
-    all.extend(load_ptp::all());
+    let mut all = load_ptp::all();
     all.extend(compliant_clients_ptp::all());
     all.extend(load_profiles::all());
     all.extend(load_offsets::all());
@@ -74,12 +76,26 @@ fn measuring_scenarios() -> Vec<Scenario> {
     all.extend(load_modes::all());
     all.extend(load_mix::all());
     all.extend(path_stall::all());
+    all.extend(host_clocks::all());
     all.extend(query::all());
     all.extend(load_interruption::all());
     all.extend(nts_ke_load::all());
-    all.extend(xdp_load_profiles::all());
     all.extend(load_engine_scenarios());
     all.extend(generator_scenarios());
+    all
+}
+
+/// Scenarios of [`Queue::Loading`].
+fn loading_scenarios() -> Vec<Scenario> {
+    let mut all = documented::all();
+    all.extend(server_limits::all());
+    all.extend(server_ptp::all());
+    all.extend(Engine::ALL.map(|engine| {
+        let name = format!("malformed_flood::malformed_requests_get_no_reply::{}", engine.name());
+        scenario(name, ROOT_AND_IPV6, move || {
+            malformed_flood::malformed_requests_get_no_reply(engine)
+        })
+    }));
     all
 }
 
@@ -91,7 +107,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(faulty_master::all());
     all.extend(relay_tree::all());
     all.extend(faulty_server::all());
-    all.extend(documented::all());
     all.extend(container::all());
     all.extend(package::all());
     all.extend(pages::all());
@@ -108,10 +123,8 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(server_interleaved::all());
     all.extend(group_requests::all());
     all.extend(jumbo_frames::all());
-    all.extend(server_limits::all());
     all.extend(odd_requests::all());
     all.extend(server_ke::all());
-    all.extend(host_clocks::all());
     all.extend(host_nics::all());
     all.extend(server_configuration::all());
     all.extend(server_reload::all());
@@ -136,7 +149,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(gnss_receivers::all());
     all.extend(calibration::all());
     all.extend(clocks::all());
-    all.extend(server_ptp::all());
     all.extend(server_ptp_peers::all());
     all.extend(server_ptp_masters::all());
     all.extend(server_ptp_hostile::all());
@@ -260,7 +272,7 @@ const CLIENT_SCENARIOS: [EngineScenario; 4] = [
 
 /// Returns the scenarios of one engine of the server.
 fn engine_scenarios(engine: Engine) -> Vec<Scenario> {
-    let list: [EngineScenario; 6] = [
+    let list: [EngineScenario; 5] = [
         ("interop_clients::a_test_drift_is_served", ROOT, interop_clients::a_test_drift_is_served),
         (
             "interop_clients::replies_carry_the_configured_values",
@@ -281,11 +293,6 @@ fn engine_scenarios(engine: Engine) -> Vec<Scenario> {
             "server_crash::a_terminated_server_ends",
             ROOT_AND_IPV6,
             server_crash::a_terminated_server_ends,
-        ),
-        (
-            "malformed_flood::malformed_requests_get_no_reply",
-            ROOT_AND_IPV6,
-            malformed_flood::malformed_requests_get_no_reply,
         ),
     ];
     let options =

@@ -219,7 +219,7 @@ fn an_invalid_tree_is_refused() -> Result<()> {
         (["--packets", "100"], "--packets requires --measure"),
         (["--interval", "1ms"], "--interval requires --measure"),
         (["--size", "64"], "--size requires --measure"),
-        (["--delay", "100"], "expected a time with its unit"),
+        (["--delay", "100"], "write a time with its unit"),
     ] {
         check_refused(&[&form[..], &TIMES, &idle].concat(), words)?;
     }

@@ -66,7 +66,7 @@ impl ReplyShare {
 fn plain_requests_leave_room_for_nts(engine: Engine) -> Result<()> {
     // Below the capacity of the link.
     let rate = match engine {
-        Engine::Socket => "600k",
+        Engine::Socket => "800k",
         Engine::Xdp => "2M",
     };
     let nts = NtsTestbed::start_on(engine, &["--threads", "1"])?;
