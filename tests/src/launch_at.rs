@@ -326,7 +326,7 @@ fn running_and_waiting_jobs_are_distinguished() -> Result<()> {
 
 fn a_killed_job_is_lost_and_no_other_is_affected() -> Result<()> {
     // The kernel counts the start time of a process, by which reused PIDs are recognised, in 10 ms.
-    thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(std::time::Duration::from_millis(20));
     let state = TempDir::new()?;
     run_queued(state.path(), &["--detach", "--backend", "process", "now + 64 s", "--", "true"])?;
     let file = state.path().join("horolog/at/1.json");
