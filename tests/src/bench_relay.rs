@@ -87,8 +87,8 @@ fn check(cell: &RelayConfigurationResult) -> Result<()> {
     Ok(())
 }
 
-/// Checks that two sizes and two numbers of children give four totals in a table, a page and a file,
-/// and that an engine named twice is measured once.
+/// Checks that two sizes and two numbers of children give four totals in a table, a page and a
+/// file, and that an engine named twice is measured once.
 fn totals_are_found_and_add_up() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let page = directory.path().join("page.html");

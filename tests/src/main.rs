@@ -1,9 +1,9 @@
 //! Scenarios: Horolog in lab hosts, with other implementations, as root. Each is a function of a
 //! module by topic; `registry.rs` lists them with the needs of each.
 //!
-//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them, in queues ([`scenario::Queue`]).
-//! Build `horolog` first; `make scenarios` does all of that. A scenario that cannot run on this
-//! machine is reported as ignored, with the reason.
+//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them, in queues
+//! ([`scenario::Queue`]). Build `horolog` first; `make scenarios` does all of that. A scenario that
+//! cannot run on this machine is reported as ignored, with the reason.
 
 mod addresses;
 mod af_xdp_queues;

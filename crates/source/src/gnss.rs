@@ -33,8 +33,7 @@ pub use sentence::{NoFix, ParsedSentence, SentenceError, SentenceField, Talker};
 
 /// Validity of a time after its receiver reports that it has no fix: two receivers may share a
 /// talker identifier, and sentences and polls have the same interval. Without such a report a time
-/// is valid for [`REPORT_AGE_MAX`](crate::REPORT_AGE_MAX), since another receiver on the line may
-/// be slow or send no time.
+/// is valid for [`REPORT_AGE_MAX`], since another receiver on the line may be slow or send no time.
 const VOID_VALIDITY: Span = Span::from_ns(3 * NS_PER_S);
 /// Time without received characters after which a line counts as idle.
 const IDLE_TIMEOUT: Span = Span::from_ns(3 * NS_PER_S);
