@@ -55,6 +55,7 @@ fn exclusive_scenarios() -> Vec<Scenario> {
     );
     all.extend(client_fairness::all());
     all.extend(ntpperf::all());
+    all.extend(load_profiles::all());
     all.extend(xdp_load_profiles::all());
     all.extend(bench::all());
     all.extend(bench_relay::all());
@@ -67,7 +68,6 @@ fn exclusive_scenarios() -> Vec<Scenario> {
 fn measuring_scenarios() -> Vec<Scenario> {
     let mut all = load_ptp::all();
     all.extend(compliant_clients_ptp::all());
-    all.extend(load_profiles::all());
     all.extend(load_offsets::all());
     all.extend(capture::all());
     all.extend(tshark_capture::all());
