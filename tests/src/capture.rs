@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use horolog_io::CaptureDirection;
 use horolog_lab::{Lab, LabConfig, LabHost};
-use horolog_record::{FindingCode, LoadEngineKind, LoadResult};
+use horolog_record::{FindingCode, LoadEngineKind, LoadResult, Trial};
 use horolog_wire::ethernet;
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::Header;
@@ -95,8 +95,11 @@ impl Capture {
         of_direction.filter_map(|packet| packet.token).collect()
     }
 
-    /// Checks the numbers of requests and replies, and that every reply has its request.
-    fn check(&self, requests: u64, replies: u64) -> Result<()> {
+    /// Checks that all requests and replies of the trials are there, late ones too, and that every
+    /// reply has its request.
+    fn check(&self, trials: &[Trial]) -> Result<()> {
+        let requests = trials.iter().map(|trial| trial.sent).sum();
+        let replies = trials.iter().map(|trial| trial.received + trial.late).sum();
         let [sent, received] = [true, false].map(|is_request| self.tokens(is_request));
         let counts = (sent.len() as u64, received.len() as u64);
         ensure!(counts == (requests, replies), "{counts:?} instead of {requests}, {replies}");
@@ -203,11 +206,8 @@ pub(crate) fn every_counted_packet_is_captured() -> Result<()> {
         for engine in ["udp", "packet", "auto"] {
             let run = [&address, "--engine", engine, "-r", "2k-4k", "-x", "2", "-t", "0.2"];
             let (result, capture) = load_with_capture(lab.client(), &run)?;
-            let sum = |of: fn(&horolog_record::Trial) -> u64| result.trials.iter().map(of).sum();
             // With `auto` another engine is tried first, before the capture begins.
-            capture
-                .check(sum(|trial| trial.sent), sum(|trial| trial.received))
-                .with_context(|| format!("{engine} to {address}"))?;
+            capture.check(&result.trials).with_context(|| format!("{engine} to {address}"))?;
             ensure!(!has_finding(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
             ensure!(
                 engine != "auto" || result.engine == LoadEngineKind::Packet,
@@ -334,7 +334,7 @@ pub(crate) fn packets_beyond_the_maximum_are_reported_as_omitted() -> Result<()>
     let trial = only_trial(&result)?;
     ensure!(capture.packets.len() == 100, "{} packets", capture.packets.len());
     ensure!(
-        capture.captured_total == trial.sent + trial.received,
+        capture.captured_total == trial.sent + trial.received + trial.late,
         "{} captured",
         capture.captured_total
     );
@@ -350,8 +350,7 @@ pub(crate) fn packets_on_loopback_are_captured_once() -> Result<()> {
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
     let target = at.ip().to_string();
     let (result, capture) = load_with_capture(lab.server(), &[&target, "-r", "2000", "-t", "0.2"])?;
-    let trial = only_trial(&result)?;
-    capture.check(trial.sent, trial.received)
+    capture.check(&result.trials)
 }
 
 /// Checks that SIGINT ends a run after its trial, with a complete result and a complete file.
@@ -372,8 +371,8 @@ pub(crate) fn an_interrupted_capture_is_complete() -> Result<()> {
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);
     let result: LoadResult = parse(&fs::read(out)?)?;
     ensure!(has_finding(&result, FindingCode::Interrupted), "{:?}", result.findings);
-    let trial = only_trial(&result)?;
-    Capture::read(&file)?.check(trial.sent, trial.received)
+    only_trial(&result)?;
+    Capture::read(&file)?.check(&result.trials)
 }
 
 /// Checks that a capture without a usable tap, without privilege, or with invalid options is
