@@ -54,7 +54,7 @@ fn authentication_is_measured() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let path = directory.path().join("result.json");
     let mut command = Command::new(binary()?);
-    command.args(["bench", "nts", "--threads", "1,2,1", "--shares", "0,100", "--time", "0.5"]);
+    command.args(["bench", "nts", "--threads", "1,2,1", "--shares", "0,100", "--time", "0.2"]);
     command.args(["--engine", "socket", "--json"]).arg(&path).env("TMPDIR", directory.path());
     let output = run_to_end(&mut command, TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -96,18 +96,19 @@ impl Capture {
     }
 
     /// Checks that all requests and replies of the trials are there, late ones too, and that every
-    /// reply has its request.
+    /// reply has its request. A busy server may reply even after the trial.
     fn check(&self, trials: &[Trial]) -> Result<()> {
-        let requests = trials.iter().map(|trial| trial.sent).sum();
-        let replies = trials.iter().map(|trial| trial.received + trial.late).sum();
+        let requests: u64 = trials.iter().map(|trial| trial.sent).sum();
+        let replies: u64 = trials.iter().map(counted_replies).sum();
         let [sent, received] = [true, false].map(|is_request| self.tokens(is_request));
         let counts = (sent.len() as u64, received.len() as u64);
-        ensure!(counts == (requests, replies), "{counts:?} instead of {requests}, {replies}");
+        let is_complete = counts.0 == requests && (replies..=requests).contains(&counts.1);
+        ensure!(is_complete, "{counts:?} instead of {requests}, {replies}");
         let known: HashSet<u64> = sent.iter().copied().collect();
         ensure!(known.len() == sent.len(), "duplicate request");
         ensure!(received.iter().all(|token| known.contains(token)), "a reply without request");
         ensure!(
-            (self.captured_total, self.missed) == (requests + replies, 0),
+            (self.captured_total, self.missed) == (counts.0 + counts.1, 0),
             "{} captured",
             self.captured_total
         );
@@ -157,6 +158,10 @@ fn ptp_token(payload: &[u8]) -> Result<Option<u64>> {
         PtpMessageBody::Signaling(target) => Some(target.clock),
         _ => None,
     })
+}
+
+fn counted_replies(trial: &Trial) -> u64 {
+    trial.received + trial.late
 }
 
 fn word(bytes: &[u8], at: usize) -> Result<u32> {
@@ -333,11 +338,8 @@ pub(crate) fn packets_beyond_the_maximum_are_reported_as_omitted() -> Result<()>
     let (result, capture) = load_with_capture(lab.client(), &run)?;
     let trial = only_trial(&result)?;
     ensure!(capture.packets.len() == 100, "{} packets", capture.packets.len());
-    ensure!(
-        capture.captured_total == trial.sent + trial.received + trial.late,
-        "{} captured",
-        capture.captured_total
-    );
+    let captured = trial.sent + counted_replies(trial)..=2 * trial.sent;
+    ensure!(captured.contains(&capture.captured_total), "{} of {trial:?}", capture.captured_total);
     ensure!(has_finding(&result, FindingCode::CaptureIncomplete), "{:?}", result.findings);
     Ok(())
 }

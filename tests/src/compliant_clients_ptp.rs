@@ -61,8 +61,8 @@ fn load_with_compliant(
     Ok((result, compliant))
 }
 
-/// Transport, mode, rate, and options of each engine.
-type LoadVariant<'a> = (Transport, &'a [&'a str], &'a str, &'a [&'a [&'a str]]);
+/// Transport, mode, and options of each engine.
+type LoadVariant<'a> = (Transport, &'a [&'a str], &'a [&'a [&'a str]]);
 
 /// Checks every mode with addresses or a group, with both engines that simulate clients.
 pub(crate) fn ptp4l_answers_both_and_each_response_counts_once() -> Result<()> {
@@ -71,19 +71,21 @@ pub(crate) fn ptp4l_answers_both_and_each_response_counts_once() -> Result<()> {
     let packet = ["--engine", "packet", "--threads", "2"];
     let xdp = ["--engine", "xdp"];
     let by_both = [&packet[..], &xdp];
+    // In the second of the run, no more than ptp4l's socket holds: what a generator that was paused
+    // sends at once is not lost.
     let modes: [LoadVariant<'_>; 5] = [
-        (Transport::Ipv4, &["delay"], "1000", &by_both),
-        (Transport::Ipv4, &["delay", "--multicast"], "1000", &by_both),
-        (Transport::Ipv4, &["nsm"], "1000", &by_both),
-        (Transport::Ipv4, &["unicast", "--grant-duration", "1"], "200", &[&packet]),
-        (Transport::Ipv6, &["delay"], "1000", &by_both),
+        (Transport::Ipv4, &["delay"], &by_both),
+        (Transport::Ipv4, &["delay", "--multicast"], &by_both),
+        (Transport::Ipv4, &["nsm"], &by_both),
+        (Transport::Ipv4, &["unicast", "--grant-duration", "1"], &[&packet]),
+        (Transport::Ipv6, &["delay"], &by_both),
     ];
-    for (transport, mode, rate, engines) in modes {
+    for (transport, mode, engines) in modes {
         let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
         let target = server_address(&lab, transport == Transport::Ipv6)?.ip().to_string();
         for engine in engines {
             let run = [mode, engine].concat();
-            let (result, compliant) = load_with_compliant(&lab, &target, &run, rate)
+            let (result, compliant) = load_with_compliant(&lab, &target, &run, "200")
                 .with_context(|| format!("{run:?}"))?;
             let trial = only_trial(&result)?;
             // Single requests may be lost on a busy host.

@@ -187,7 +187,6 @@ fn losses_of_a_stopped_server_are_located(engine: Engine) -> Result<()> {
 
 /// The snapshot contains chronyd's own counts, and only the requested interface and port.
 pub(crate) fn the_snapshot_agrees_with_chronyd() -> Result<()> {
-    const REQUESTS: u64 = 400;
     let lab = Lab::new(&LabConfig::default())?;
     let chronyd = Chronyd::start(lab.server())?;
     let socket = chronyd.socket().display().to_string();
@@ -198,17 +197,17 @@ pub(crate) fn the_snapshot_agrees_with_chronyd() -> Result<()> {
     let before = read()?;
     let target = target.to_string();
     let run = [&target, "--engine", "udp", "-r", "2000", "-t", "0.2"];
-    let trial_sent = only_trial(&result_of(lab.client(), &run)?)?.sent;
+    let sent = only_trial(&result_of(lab.client(), &run)?)?.sent;
+    ensure!(sent > 0, "nothing was sent");
     let after = read()?;
-    ensure!(trial_sent == REQUESTS, "{trial_sent}");
     let [of_before, of_after] = [&before, &after].map(|snapshot| snapshot.servers.first());
     let of_before = of_before.context("chronyd is missing before the load")?;
     let of_after = of_after.context("chronyd is missing after the load")?;
-    ensure!(of_after.program == "chronyd" && of_after.received - of_before.received == REQUESTS);
+    ensure!(of_after.program == "chronyd" && of_after.received - of_before.received == sent);
     ensure!(of_after.answered == of_after.received && after.unavailable.is_empty(), "{after:?}");
     let [interface] = &after.interfaces[..] else { anyhow::bail!("{:?}", after.interfaces) };
     ensure!(interface.name == lab.server().first_interface().name, "{interface:?}");
-    ensure!(interface.rx_packets - before.interfaces[0].rx_packets >= REQUESTS, "{interface:?}");
+    ensure!(interface.rx_packets - before.interfaces[0].rx_packets >= sent, "{interface:?}");
     ensure!(!after.sockets.is_empty() && after.sockets.iter().all(|one| one.port == 123));
     let chronyc_received = chronyd.statistics()?.0;
     ensure!(

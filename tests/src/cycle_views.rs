@@ -131,7 +131,8 @@ fn a_test_is_shown_on_a_terminal_and_a_key_ends_it() -> Result<()> {
 fn work_is_divided_among_the_nodes() -> Result<()> {
     let divided = |more: &[&str]| -> Result<Value> {
         let settings = ["--json", "-", "-p", "20ms", "-u", "900", "-b", "-t", "200ms"];
-        let output = cycle(&[&settings[..], &["-n", "1,2"], more].concat())?;
+        let nodes = ["-n", "1,2", "--policy", "other"];
+        let output = cycle(&[&settings[..], &nodes, more].concat())?;
         ensure!(output.status.success(), "{output:?}");
         Ok(serde_json::from_slice(&output.stdout)?)
     };

@@ -1,16 +1,17 @@
-//! Scenarios of the documentation: each command on each page is run in lab hosts, and ends with
-//! status 0 by itself or after an interrupt. Commands that cannot succeed in a lab are listed in
-//! [`table::EXCEPTIONS`] with the expected message and the reason; any other failure fails the
-//! scenario. Nothing is measured.
+//! Scenarios of the documentation: README and tutorial as a whole, and of the other pages all commands
+//! but repeated measurements of a kind, are run in lab hosts, and end with status 0 by themselves or
+//! after an interrupt. Commands that cannot succeed in a lab are listed in [`table::EXCEPTIONS`] with the
+//! expected message and the reason; any other failure fails the scenario. Nothing is measured. The
+//! command line itself is tested for all commands (`documented_commands` in the CLI).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::env;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::{Scenario, scenario};
+use crate::scenario::{Queue, Scenario, scenario};
 use crate::{ROOT, documented, scenarios};
 
 mod fixtures;
@@ -39,13 +40,22 @@ pub(crate) fn all() -> Vec<Scenario> {
     for name in names {
         let short = name.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase();
         let short = if name == "docs/README.md" { "guides" } else { &short };
-        all.push(scenario(format!("documented::{short}"), ROOT, move || run_page(&name)));
+        let queue = if has_load(&name) { Queue::Loading } else { Queue::Shared };
+        let page = scenario(format!("documented::{short}"), ROOT, move || run_page(&name));
+        all.push(page.in_queue(queue));
     }
     all
 }
 
 fn blocks_are_classified() -> Result<()> {
     page::blocks_are_classified()
+}
+
+/// Returns true if a page has commands beside which others wait. A page that cannot be read has none:
+/// its scenario reports why.
+fn has_load(name: &str) -> bool {
+    let page = Page::read(name);
+    page.is_ok_and(|page| page.commands().any(|command| table::is_load(&command.text)))
 }
 
 /// Runs the commands of a page and reports all failures.
@@ -55,10 +65,14 @@ fn run_page(name: &str) -> Result<()> {
         return Ok(());
     }
     let mut testbed = Testbed::new(table::UNPRIVILEGED_PAGES.contains(&name))?;
-    let mut wrong = Vec::new();
+    let (mut wrong, mut kinds) = (Vec::new(), HashSet::new());
     for block in &page.blocks {
         let Block::Commands(commands) = block else { continue };
         for command in commands {
+            let is_first = table::kind(&command.text).is_none_or(|kind| kinds.insert(kind));
+            if !is_first && !table::WHOLE_PAGES.contains(&name) {
+                continue;
+            }
             if let Err(error) = run_documented(&mut testbed, command) {
                 wrong.push(format!("{name}:{}: {error:#}", command.line));
             }

@@ -18,7 +18,7 @@ use crate::load_command::only_trial;
 use crate::load_ptp::load;
 use crate::process::server_address;
 use crate::ptp_messages::{Datagram, PtpRequest};
-use crate::scenario::{Scenario, scenario};
+use crate::scenario::{Queue, Scenario, scenario};
 
 mod faults;
 
@@ -35,7 +35,8 @@ pub(crate) fn all() -> Vec<Scenario> {
         cells.iter().map(move |&cell| {
             let (engine, family) = (cell.0.name(), if cell.1 { "ipv6" } else { "ipv4" });
             let name = format!("faulty_master::each_fault_of_{of}_is_counted::{engine}_{family}");
-            scenario(name, ROOT_AND_IPV6, move || run(cell))
+            let faults = scenario(name, ROOT_AND_IPV6, move || run(cell));
+            faults.in_queue(Queue::of_generator(cell.0))
         })
     });
     all.collect()

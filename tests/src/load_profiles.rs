@@ -108,7 +108,7 @@ pub(crate) fn a_restarted_server_shows_as_an_outage_of_its_length() -> Result<()
     for engine in ALL_ENGINES {
         let server = start()?;
         // More than half a second passes before the first row, which waits for late replies.
-        let soak = ["-r", "2k", "--soak", "4s", "--interval", "100ms"];
+        let soak = ["-r", "2k", "--soak", "3s", "--interval", "100ms"];
         let mut run = start_load(&lab, at, engine, &soak)?;
         run.wait_until(|stdout, _| stdout.lines().count() >= 4)?;
         server.end("KILL")?;

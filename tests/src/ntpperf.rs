@@ -25,7 +25,7 @@ const KE_PORT: u16 = 4460;
 const ALGORITHM: u16 = 15;
 const CLIENTS: &str = "10.64.0.0/10";
 /// Options of every run; `-l` allows late sending, as on a busy machine.
-const RATES: [&str; 5] = ["-r", "1000-2300", "-t", "0.5", "-l"];
+const RATES: [&str; 5] = ["-r", "1000-2300", "-t", "0.2", "-l"];
 /// Rate and number of clients of each row.
 const ROWS: [(u64, u64); 3] = [(1000, 100), (1500, 150), (2250, 225)];
 

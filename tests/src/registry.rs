@@ -49,7 +49,6 @@ fn exclusive_scenarios() -> Vec<Scenario> {
     all.extend(path_tcp::all());
     all.extend(server_flood::all());
     all.extend(host_all::all());
-    all.extend(relay_capacity::all());
     all.extend(
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
     );
@@ -87,9 +86,7 @@ fn measuring_scenarios() -> Vec<Scenario> {
 
 /// Scenarios of [`Queue::Loading`].
 fn loading_scenarios() -> Vec<Scenario> {
-    let mut all = documented::all();
-    all.extend(server_limits::all());
-    all.extend(server_ptp::all());
+    let mut all = server_limits::all();
     all.extend(Engine::ALL.map(|engine| {
         let name = format!("malformed_flood::malformed_requests_get_no_reply::{}", engine.name());
         scenario(name, ROOT_AND_IPV6, move || {
@@ -104,8 +101,8 @@ fn shared_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
     all.extend(scenarios!(ROOT, isolation: leftovers_are_named, isolation_hides_the_host));
     // The longest first, so that none runs alone at the end.
-    all.extend(faulty_master::all());
     all.extend(relay_tree::all());
+    all.extend(faulty_master::all());
     all.extend(faulty_server::all());
     all.extend(container::all());
     all.extend(package::all());
@@ -135,7 +132,9 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(server_sandbox::all());
     all.extend(denied_syscalls::all());
     all.extend(counters::all());
+    all.extend(documented::all());
     all.extend(relay::all());
+    all.extend(relay_capacity::all());
     all.extend(relay_xdp::all());
     all.extend(relay_lifecycle::all());
     all.extend(scenarios!(ROOT, relay_differential: both_engines_decide_alike));
@@ -149,6 +148,7 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(gnss_receivers::all());
     all.extend(calibration::all());
     all.extend(clocks::all());
+    all.extend(server_ptp::all());
     all.extend(server_ptp_peers::all());
     all.extend(server_ptp_masters::all());
     all.extend(server_ptp_hostile::all());

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
@@ -70,7 +71,7 @@ impl Relay {
         let mut relay =
             Self { running: Self::spawn(host, &directory, table, arguments)?, directory };
         let socket = relay.socket();
-        relay.running.await_ready(TIMEOUT, || socket.exists())?;
+        relay.running.await_ready(TIMEOUT, || UnixStream::connect(&socket).is_ok())?;
         Ok(relay)
     }
 

@@ -20,7 +20,7 @@ use horolog_wire::prefix::Prefix;
 
 use crate::process::TIMEOUT;
 use crate::relay::{PORT, QUIET_PERIOD, Relay, address, bind, check_no_copy, payload, send, table};
-use crate::scenario::{Scenario, scenario};
+use crate::scenario::{Queue, Scenario, scenario};
 use crate::xdp_relay::FRAME_BYTES;
 use crate::{ROOT, relay_capacity, scenarios};
 
@@ -31,13 +31,18 @@ const WINDOW: u32 = 64;
 const RECEIVE_BUFFER: usize = 16 << 20;
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let mut all = Vec::from(scenarios!(ROOT, relay_capacity: the_largest_table_is_served));
+    let mut all = Vec::from(
+        scenarios!(ROOT, relay_capacity: the_largest_table_is_served)
+            .map(|scenario| scenario.in_queue(Queue::Measuring)),
+    );
     for engine in ["sendmmsg", "xdp"] {
         let name = |what: &str| format!("relay_capacity::{what}::{engine}");
         let run = move || copies_are_correct_at_full_speed(engine);
-        all.push(scenario(name("copies_are_correct_at_full_speed"), ROOT, run));
+        let at_full_speed = scenario(name("copies_are_correct_at_full_speed"), ROOT, run);
+        all.push(at_full_speed.in_queue(Queue::Exclusive));
         let run = move || metrics_match_the_packets_received(engine);
-        all.push(scenario(name("metrics_match_the_packets_received"), ROOT, run));
+        let with_metrics = scenario(name("metrics_match_the_packets_received"), ROOT, run);
+        all.push(with_metrics.in_queue(Queue::Measuring));
     }
     all
 }

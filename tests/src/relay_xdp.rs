@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -379,7 +380,7 @@ fn without_privileges_sockets_copy() -> Result<()> {
     ensure!(stderr.lines().count() == 1, "{stderr}");
     let socket = directory.path().join("control.sock");
     let mut running = horolog_lab::RunningProgram::start(&mut run("auto", "control.sock")?)?;
-    running.await_ready(TIMEOUT, || socket.exists())?;
+    running.await_ready(TIMEOUT, || UnixStream::connect(&socket).is_ok())?;
     let relay = Relay { running, directory };
     let listing = relay.listing()?;
     ensure!(listing.engine == "sendmmsg" && listing.interfaces.is_empty(), "{listing:?}");

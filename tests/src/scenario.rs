@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use horolog_record::LoadEngineKind;
 use horolog_sys::adjtimex::kernel_clock;
 
 use crate::debian_root;
@@ -100,7 +101,8 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
 pub(crate) enum Queue {
     /// The outcome does not depend on what runs beside it.
     Shared,
-    /// The scenario loads every core for seconds, so that others wait, but judges no rate.
+    /// The scenario loads cores in the kernel or at real-time priority, so that others wait, but
+    /// judges no rate.
     Loading,
     /// The outcome depends on rates, latencies or losses at moderate load.
     Measuring,
@@ -112,6 +114,12 @@ impl Queue {
     /// All queues, in the order in which they run.
     pub(crate) const ALL: [Self; 4] =
         [Self::Shared, Self::Loading, Self::Measuring, Self::Exclusive];
+
+    /// Returns the queue of a scenario with this load generator. The one in the kernel never waits,
+    /// so that threads beside it do.
+    pub(crate) const fn of_generator(engine: LoadEngineKind) -> Self {
+        if matches!(engine, LoadEngineKind::Xdp) { Self::Measuring } else { Self::Shared }
+    }
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -126,10 +134,15 @@ impl Queue {
     pub(crate) const fn width(self, cores: usize) -> usize {
         match self {
             // They mostly wait, for a reply of a peer or for time to pass.
-            Self::Shared => 2 * cores,
+            Self::Shared => 4 * cores,
             Self::Loading | Self::Measuring => cores,
             Self::Exclusive => 1,
         }
+    }
+
+    /// Returns true if a scenario has to get the cores when it wants them.
+    pub(crate) const fn takes_precedence(self) -> bool {
+        matches!(self, Self::Measuring | Self::Exclusive)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::server_nts::{CHRONY, NtsTestbed, SELECTED, counter};
 /// chronyd options of authenticated clients: 16 requests per second.
 const POLL_OPTIONS: &str = "iburst minpoll -4 maxpoll -4";
 /// Duration of a flood.
-const FLOOD_DURATION: Duration = Duration::from_secs(3);
+const FLOOD_DURATION: Duration = Duration::from_secs(2);
 const SEED: u64 = 0x6e74_735f_666c_6f6f;
 
 pub(crate) fn all() -> Vec<Scenario> {
@@ -75,7 +75,7 @@ fn plain_requests_leave_room_for_nts(engine: Engine) -> Result<()> {
     let target = nts.at.ip().to_string();
     let before = counter(&nts.server, "nts")?;
     let share = ReplyShare::measure(&client, || {
-        let arguments = [&target, "--engine", "xdp", "-r", rate, "-t", "6", "-x", "3"];
+        let arguments = [&target, "--engine", "xdp", "-r", rate, "-t", "2.5"];
         let result = result_of(nts.lab.client(), &arguments)?;
         let lost: u64 = result.trials.iter().map(|trial| trial.lost).sum();
         let sent: u64 = result.trials.iter().map(|trial| trial.sent).sum();
@@ -127,7 +127,7 @@ fn nts_ke_exchanges_leave_room_for_nts(engine: Engine) -> Result<()> {
     let target = nts.at.ip().to_string();
     let share = ReplyShare::measure(&client, || {
         let mut command = nts.lab.client().command(binary()?);
-        command.args(["load", "nts-ke", &target, "--ca", &trust, "-t", "4"]);
+        command.args(["load", "nts-ke", &target, "--ca", &trust, "-t", "2.5"]);
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(())

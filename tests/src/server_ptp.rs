@@ -15,7 +15,7 @@ use crate::process::{Engine, Server, server_address};
 use crate::ptp_slave::{PtpMeasurement, PtpSlave, manage, number};
 use crate::ptp4l::Transport;
 use crate::random::Random;
-use crate::scenario::{Need, Scenario, scenario};
+use crate::scenario::{Need, Queue, Scenario, scenario};
 use crate::server_sources::ShmUnit;
 use crate::{scenarios, server_ptp, server_ptp_monitor};
 
@@ -56,9 +56,12 @@ pub(crate) fn all() -> Vec<Scenario> {
         hostile_messages_are_counted_and_change_nothing,
         invalid_ptp_options_are_named,
         an_unknown_time_is_not_announced,
+    ));
+    let measuring = scenarios!(NEEDS, server_ptp:
         ptp4l_follows_under_load,
         the_load_generator_accepts_every_response,
-    ));
+    );
+    all.extend(measuring.map(|scenario| scenario.in_queue(Queue::Measuring)));
     all.extend(scenarios!(&[Need::Root, Need::Ipv6], server_ptp_monitor:
         monitor_requests_need_admission,
     ));
