@@ -1,8 +1,9 @@
-//! Scenarios of the documentation: README and tutorial as a whole, and of the other pages all commands
-//! but repeated measurements of a kind, are run in lab hosts, and end with status 0 by themselves or
-//! after an interrupt. Commands that cannot succeed in a lab are listed in [`table::EXCEPTIONS`] with the
-//! expected message and the reason; any other failure fails the scenario. Nothing is measured. The
-//! command line itself is tested for all commands (`documented_commands` in the CLI).
+//! Scenarios of the documentation: README and tutorial as a whole, and of the other pages all
+//! commands but repeated measurements of a kind, are run in lab hosts, and end with status 0 by
+//! themselves or after an interrupt. Commands that cannot succeed in a lab are listed in
+//! [`table::EXCEPTIONS`] with the expected message and the reason; any other failure fails the
+//! scenario. Nothing is measured. The command line itself is tested for all commands
+//! (`documented_commands` in the CLI).
 
 use std::collections::{BTreeMap, HashSet};
 use std::env;
@@ -51,8 +52,8 @@ fn blocks_are_classified() -> Result<()> {
     page::blocks_are_classified()
 }
 
-/// Returns true if a page has commands beside which others wait. A page that cannot be read has none:
-/// its scenario reports why.
+/// Returns true if a page has commands beside which others wait. A page that cannot be read has
+/// none: its scenario reports why.
 fn has_load(name: &str) -> bool {
     let page = Page::read(name);
     page.is_ok_and(|page| page.commands().any(|command| table::is_load(&command.text)))

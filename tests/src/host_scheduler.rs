@@ -176,8 +176,8 @@ pub(crate) fn handlers_run_in_the_kernel_and_in_user_space() -> Result<()> {
         ensure!(number(&handler["delay_ns"]["count"])? == 500, "{handler}");
         ensure!(handler["repetitions"].as_array().is_some_and(|all| all.len() == 5), "{handler}");
     }
-    // A thread is woken by the interrupt in which the kernel handler runs. The handlers run one after
-    // another, and one of the threads may have met a faster machine.
+    // A thread is woken by the interrupt in which the kernel handler runs. The handlers run one
+    // after another, and one of the threads may have met a faster machine.
     let least = |index: usize| number(&handlers[index]["delay_ns"]["min"]);
     let kernel = least(0)?;
     ensure!(kernel < least(1)?.max(least(2)?), "{kernel} {} {}", least(1)?, least(2)?);

@@ -211,7 +211,8 @@ pub(crate) fn kind(text: &str) -> Option<String> {
     })
 }
 
-/// Returns true if a command loads a core in the kernel or at real-time priority, so that others wait.
+/// Returns true if a command loads a core in the kernel or at real-time priority, so that others
+/// wait.
 pub(crate) fn is_load(text: &str) -> bool {
     const LOADS: &[&str] = &[
         "horolog bench",

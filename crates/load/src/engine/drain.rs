@@ -9,8 +9,8 @@ pub(super) const START_DELAY: Span = Span::from_ms(5);
 /// Longest time after the end of the schedule for which a sender that fell behind may continue.
 pub(super) const SCHEDULE_GRACE: Span = Span::from_ms(100);
 
-/// Shortest time without a reply after which the wait may end. Longer than a busy server waits for a
-/// core, so that the requests it still has count as answered.
+/// Shortest time without a reply after which the wait may end. Longer than a busy server waits for
+/// a core, so that the requests it still has count as answered.
 const QUIET_MIN: Span = Span::from_ms(100);
 
 /// State of the wait for the last replies.
