@@ -249,6 +249,7 @@ struct SimulatedLane<P> {
     token: RequestTokenCodec,
     carried: LaneCarryOver,
     rate: f64,
+    timeout: Span,
     interleaved: bool,
     offset: Option<ServerOffsetParameters>,
     ptp: Option<crate::ptp::PtpMessageVerifier>,
@@ -298,7 +299,18 @@ impl<P: LaneDevice> SimulatedLane<P> {
         let token = RequestTokenCodec::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
         let carried = LaneCarryOver::default();
         let (interleaved, offset, ptp) = (false, None, None);
-        Self { clock, port, token, carried, rate: 20_000.0, interleaved, offset, ptp, run }
+        Self {
+            clock,
+            port,
+            token,
+            carried,
+            rate: 20_000.0,
+            timeout: TIMEOUT,
+            interleaved,
+            offset,
+            ptp,
+            run,
+        }
     }
 
     /// Returns the tracker configuration of a trial that begins at `start`.
@@ -309,7 +321,7 @@ impl<P: LaneDevice> SimulatedLane<P> {
             expected: self.ptp.map_or(ExpectedReplies::Ntp(ntp), ExpectedReplies::Ptp),
             clients: LaneClients::in_turn(CLIENTS, 0, 1, self.run),
             start,
-            timeout: TIMEOUT,
+            timeout: self.timeout,
             rate: self.rate,
             offset: self.offset,
             interval: None,
@@ -338,7 +350,7 @@ impl<P: LaneDevice> SimulatedLane<P> {
             )
             .unwrap(),
             end: start + Span::from_ms(100),
-            timeout: TIMEOUT,
+            timeout: self.timeout,
             realtime_ahead: Span::ZERO,
             interval: None,
             stop: &AtomicBool::new(false),

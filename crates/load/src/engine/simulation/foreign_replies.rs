@@ -6,10 +6,11 @@ use super::*;
 fn a_reply_to_an_earlier_trial_is_late_however_quick_the_next_trial_is() {
     fn slow(n: u64, reply: Header) -> Vec<(Span, Header)> {
         // The last requests of the first trial are answered in the second, within the timeout.
-        let after = if (1990..2000).contains(&n) { Span::from_ms(35) } else { Span::ZERO };
+        let after = if (1990..2000).contains(&n) { Span::from_ms(150) } else { Span::ZERO };
         vec![(after, reply)]
     }
     let mut scene = SimulatedLane::with_frames(FaultInjectionPlan::default(), slow);
+    scene.timeout = Span::from_ms(200);
     let first = scene.run_trial();
     assert_eq!((first.received, first.late), (1990, 0));
     let second = scene.run_trial();
