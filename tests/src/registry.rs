@@ -29,7 +29,6 @@ pub(crate) fn all() -> Vec<Scenario> {
     let queues = [
         (Queue::Exclusive, exclusive_scenarios()),
         (Queue::Measuring, measuring_scenarios()),
-        (Queue::Loading, loading_scenarios()),
         (Queue::Shared, shared_scenarios()),
     ];
     let all = queues.into_iter().flat_map(|(queue, scenarios)| {
@@ -48,6 +47,13 @@ fn exclusive_scenarios() -> Vec<Scenario> {
     all.extend(host_scheduler::all());
     all.extend(path_tcp::all());
     all.extend(server_flood::all());
+    all.extend(server_limits::all());
+    all.extend(Engine::ALL.map(|engine| {
+        let name = format!("malformed_flood::malformed_requests_get_no_reply::{}", engine.name());
+        scenario(name, ROOT_AND_IPV6, move || {
+            malformed_flood::malformed_requests_get_no_reply(engine)
+        })
+    }));
     all.extend(host_all::all());
     all.extend(
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
@@ -81,18 +87,6 @@ fn measuring_scenarios() -> Vec<Scenario> {
     all.extend(nts_ke_load::all());
     all.extend(load_engine_scenarios());
     all.extend(generator_scenarios());
-    all
-}
-
-/// Scenarios of [`Queue::Loading`].
-fn loading_scenarios() -> Vec<Scenario> {
-    let mut all = server_limits::all();
-    all.extend(Engine::ALL.map(|engine| {
-        let name = format!("malformed_flood::malformed_requests_get_no_reply::{}", engine.name());
-        scenario(name, ROOT_AND_IPV6, move || {
-            malformed_flood::malformed_requests_get_no_reply(engine)
-        })
-    }));
     all
 }
 
