@@ -41,7 +41,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     for name in names {
         let short = name.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase();
         let short = if name == "docs/README.md" { "guides" } else { &short };
-        let queue = if has_load(&name) { Queue::Loading } else { Queue::Shared };
+        let queue = if has_measurement(&name) { Queue::Loading } else { Queue::Shared };
         let page = scenario(format!("documented::{short}"), ROOT, move || run_page(&name));
         all.push(page.in_queue(queue));
     }
@@ -52,11 +52,11 @@ fn blocks_are_classified() -> Result<()> {
     page::blocks_are_classified()
 }
 
-/// Returns true if a page has commands beside which others wait. A page that cannot be read has
-/// none: its scenario reports why.
-fn has_load(name: &str) -> bool {
+/// Returns true if a page has measurements. A page that cannot be read has none: its scenario
+/// reports why.
+fn has_measurement(name: &str) -> bool {
     let page = Page::read(name);
-    page.is_ok_and(|page| page.commands().any(|command| table::is_load(&command.text)))
+    page.is_ok_and(|page| page.commands().any(|command| table::is_measurement(&command.text)))
 }
 
 /// Runs the commands of a page and reports all failures.

@@ -327,8 +327,7 @@ pub(crate) fn check_result(
     let trial = only_trial(result)?;
     check_sums(trial)?;
     ensure!(wrong > 0 && trial.sent >= requests, "{wrong} of {requests} with a fault: {trial:?}");
-    // A busy machine may drop some requests before the server, and single replies after it.
-    let dropped_max = trial.sent / 50;
+    // A busy machine may drop some requests before the server.
     let not_received = trial.sent - requests;
     let invalid = match found {
         ExpectedFinding::Invalid(reason) => BTreeMap::from([(reason, wrong)]),
@@ -340,7 +339,7 @@ pub(crate) fn check_result(
         matches!(result.mode, LoadMode::PtpDelay | LoadMode::PtpNsm | LoadMode::PtpUnicast);
     let unsynchronised =
         if found == ExpectedFinding::Unsynchronised && !is_ptp { wrong } else { 0 };
-    let in_time = unsynchronised.saturating_sub(trial.late + dropped_max)..=unsynchronised;
+    let in_time = unsynchronised.saturating_sub(trial.late)..=unsynchronised;
     let counted = trial.unsynchronised;
     ensure!(in_time.contains(&counted), "{counted} of {wrong} counted as unsynchronised");
     // The last duplicates may arrive after the end of the run.
@@ -356,7 +355,7 @@ pub(crate) fn check_result(
     let adds_up = match found {
         // A run ends when no request is outstanding, so that some late replies are not received.
         ExpectedFinding::Late => trial.late > 0 && trial.lost >= wrong,
-        _ => (lost..=lost + dropped_max).contains(&trial.lost),
+        _ => trial.lost == lost,
     };
     let late = trial.late;
     ensure!(

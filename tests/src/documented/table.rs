@@ -199,34 +199,23 @@ pub(crate) fn is_horolog(text: &str) -> bool {
 /// Returns the subcommand of a measurement, which needs to run once on a page; `None` for a command
 /// on whose effect later ones may depend.
 pub(crate) fn kind(text: &str) -> Option<String> {
-    let measures = MEASUREMENTS.iter().any(|words| strip_sudo(text).starts_with(words));
     // By a later command that reads its result, or by another node.
     let is_needed = is_long_running(text)
         || [" --json ", " --join "].iter().any(|option| text.contains(option))
         || EXCEPTIONS.iter().any(|one| text.starts_with(one.prefix));
     let is_word = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-    (measures && !is_needed).then(|| {
+    (is_measurement(text) && !is_needed).then(|| {
         let words = strip_sudo(text).split_whitespace().take(3);
         words.take_while(|word| is_word(word) && !word.starts_with('-')).collect()
     })
 }
 
-/// Returns true if a command loads a core in the kernel or at real-time priority, so that others
-/// wait.
-pub(crate) fn is_load(text: &str) -> bool {
-    const LOADS: &[&str] = &[
-        "horolog bench",
-        "horolog cycle",
-        "horolog demo",
-        "horolog host",
-        "horolog load",
-        "horolog ntpperf",
-        "ntpperf",
-    ];
-    LOADS.iter().any(|words| strip_sudo(text).starts_with(words))
+/// Returns true if a command measures for seconds, which may load a core in the kernel or at
+/// real-time priority, so that others wait.
+pub(crate) fn is_measurement(text: &str) -> bool {
+    MEASUREMENTS.iter().any(|words| strip_sudo(text).starts_with(words))
 }
 
-/// Beginnings of commands that measure for seconds.
 const MEASUREMENTS: &[&str] = &[
     "horolog bench",
     "horolog campaign run",
