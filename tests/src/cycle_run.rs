@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::launch_after::processes;
 use crate::process::{TIMEOUT, binary, run_to_end, signal, signal_to, wait_until};
-use crate::scenario::Scenario;
+use crate::scenario::{Queue, Scenario};
 use crate::usage_error::{self, ENVIRONMENT, RefusalCase, USAGE, case};
 use crate::{ROOT, cycle_run, scenarios};
 
@@ -23,18 +23,20 @@ pub(crate) fn all() -> Vec<Scenario> {
         each_period_is_counted_and_in_the_log,
         an_overrun_delays_the_next_period_and_skips_none,
         a_command_that_never_ends_is_killed_and_the_run_ends,
-        a_slow_node_is_named,
         a_node_that_dies_is_named_and_other_results_remain,
         an_interrupted_run_keeps_its_result_and_leaves_nothing,
         an_interrupted_member_is_named_and_other_results_remain,
         a_member_that_allows_no_commands_is_named_with_a_hint,
         joined_nodes_report_the_missing_ones,
-        a_node_that_falls_far_behind_is_named,
         missing_messages_and_broken_barriers_are_reported,
         events_are_served_within_the_budget,
         packets_release_each_period_of_each_task,
         invalid_runs_are_refused,
     ));
+    // They compare the times of nodes.
+    let slow_nodes =
+        scenarios!(&[], cycle_run: a_slow_node_is_named, a_node_that_falls_far_behind_is_named);
+    all.extend(slow_nodes.map(|scenario| scenario.in_queue(Queue::Exclusive)));
     all.extend(scenarios!(ROOT, cycle_run:
         policies_are_compared_in_one_run,
         nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported,
@@ -236,10 +238,9 @@ fn joined_nodes_report_the_missing_ones() -> Result<()> {
 /// Each period of the slow node takes several periods, while the other node waits for it only until
 /// its own next release.
 fn a_node_that_falls_far_behind_is_named() -> Result<()> {
-    let settings = ["--json", "-", "-p", "20ms", "-c", "1ms", "-b", "-t", "600ms", "-n", "2"];
-    // At real-time priority, no other scenario would run on the node's core.
-    let slow = ["--slow-node", "2=80", "--policy", "other"];
-    let output = cycle(&[&settings[..], &slow].concat())?;
+    let settings =
+        ["-p", "20ms", "-c", "1ms", "-b", "-t", "600ms", "-n", "2", "--slow-node", "2=80"];
+    let output = cycle(&[&["--json", "-"], &settings[..]].concat())?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
     let findings = result["findings"].as_array().context("no findings")?;
     let named = findings.iter().find(|finding| finding["code"] == "straggler-node");
