@@ -1,6 +1,7 @@
 //! Scenarios of floods while authenticated clients poll: plain requests, long requests from spoofed
 //! addresses that look like NTS, and NTS-KE exchanges.
 
+use std::hint;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -19,10 +20,12 @@ use crate::random::Random;
 use crate::scenario::{Scenario, scenario};
 use crate::server_nts::{CHRONY, NtsTestbed, SELECTED, counter};
 
-/// chronyd options of authenticated clients: 16 requests per second.
-const POLL_OPTIONS: &str = "iburst minpoll -4 maxpoll -4";
-/// Duration of a flood.
+/// chronyd options of authenticated clients: 64 requests per second.
+const POLL_OPTIONS: &str = "iburst minpoll -6 maxpoll -6";
+/// Duration of the flood of forged requests.
 const FLOOD_DURATION: Duration = Duration::from_secs(2);
+/// Number of requests that it sends at a time.
+const BATCH: usize = 64;
 const SEED: u64 = 0x6e74_735f_666c_6f6f;
 
 pub(crate) fn all() -> Vec<Scenario> {
@@ -99,7 +102,12 @@ fn forged_cookies_leave_room_for_nts(engine: Engine) -> Result<()> {
     let nts = NtsTestbed::start_on(engine, &limits)?;
     let client = nts.start_client(POLL_OPTIONS)?;
     client.await_lines("sources", SELECTED)?;
-    let share = ReplyShare::measure(&client, || send_forged_requests(&nts))?;
+    // Requests that one thread can receive, but not also decrypt.
+    let rate = match engine {
+        Engine::Socket => 500_000,
+        Engine::Xdp => 1_000_000,
+    };
+    let share = ReplyShare::measure(&client, || send_forged_requests(&nts, rate))?;
     let status = nts.server.status()?;
     let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
     let dropped = match engine {
@@ -158,9 +166,8 @@ fn forged_request() -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Sends forged requests as fast as the host makes them, each from a random address.
-fn send_forged_requests(nts: &NtsTestbed) -> Result<()> {
-    const BATCH: usize = 64;
+/// Sends forged requests, each from a random address, at `rate` per second.
+fn send_forged_requests(nts: &NtsTestbed, rate: u32) -> Result<()> {
     let host = nts.lab.client();
     let options = PacketSocketOptions {
         selection: FrameSelection::NoFrames,
@@ -171,8 +178,9 @@ fn send_forged_requests(nts: &NtsTestbed) -> Result<()> {
     let payload = forged_request().context("the request does not fit")?;
     let mut random = Random::new(SEED);
     let mut batch = Batch::new(BATCH, 512);
-    let started = Instant::now();
-    while started.elapsed() < FLOOD_DURATION {
+    let mut due = Instant::now();
+    let end = due + FLOOD_DURATION;
+    while due < end {
         batch.clear();
         for _ in 0..BATCH {
             let source = Ipv4Addr::from(0x0a00_0000 | random.next() as u32 & 0x00ff_ffff);
@@ -190,7 +198,11 @@ fn send_forged_requests(nts: &NtsTestbed) -> Result<()> {
             });
             ensure!(fits, "a frame does not fit");
         }
+        while Instant::now() < due {
+            hint::spin_loop();
+        }
         device.send(&mut batch)?;
+        due += Duration::from_secs(BATCH as u64) / rate;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Threads that send by a BPF program, one pinned to each core. Each is in a long test run, which a
 //! signal ends. Schedules and counts are those of the programs.
 
-use std::sync::mpsc::{self, Sender};
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -18,9 +19,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 pub struct CoreSenders<'a> {
     /// Core of each lane.
     pub cores: &'a [usize],
-    /// Starts the lane of this index, on its thread. Called even if the thread cannot be pinned, so
-    /// it may wait for those of other lanes.
-    pub start: &'a (dyn Fn(usize) + Sync),
     /// Returns true if the lane of a core has ended.
     pub is_done: &'a (dyn Fn(usize) -> bool + Sync),
     /// Sends from the CPU of the calling thread until a signal reaches it.
@@ -28,20 +26,35 @@ pub struct CoreSenders<'a> {
 }
 
 impl CoreSenders<'_> {
-    /// Sends until all lanes have ended, and calls `check` every millisecond meanwhile. Resumes the
-    /// panic of a sending thread.
-    pub fn run(self, mut check: impl FnMut()) -> Result<(), XdpError> {
+    /// Calls `start` once the threads of all lanes are pinned, since on a busy host a thread may
+    /// take long to start. Then sends until all lanes have ended, and calls `check` every
+    /// millisecond meanwhile. Returns what `start` returned. Resumes the panic of a sending thread.
+    pub fn run<T, E: From<XdpError>>(
+        self,
+        start: impl FnOnce() -> Result<T, E>,
+        mut check: impl FnMut(&mut T),
+    ) -> Result<T, E> {
         thread::scope(|scope| {
-            let spawn = |index| {
+            let spawn = |&core| {
                 let (ready, thread) = mpsc::channel();
-                (scope.spawn(move || self.run_lane(index, &ready)), thread)
+                let (go, gate) = mpsc::channel();
+                (scope.spawn(move || self.run_lane(core, &ready, &gate)), thread, go)
             };
-            let senders: Vec<_> = (0..self.cores.len()).map(spawn).collect();
-            for ((task, thread), core) in senders.iter().zip(self.cores) {
-                let Ok(thread) = thread.recv() else { continue };
+            let lanes: Vec<_> = self.cores.iter().map(spawn).collect();
+            let mut senders = Vec::with_capacity(lanes.len());
+            for (task, thread, go) in lanes {
+                let thread = thread.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+                senders.push((task, thread.map_err(XdpError::Thread)?, go));
+            }
+            let mut trial = start()?;
+            // A thread that has ended since has an error, which its end returns.
+            for (.., go) in &senders {
+                go.send(()).ok();
+            }
+            for ((task, thread, _), core) in senders.iter().zip(self.cores) {
                 while !(self.is_done)(*core) && !task.is_finished() {
                     thread::sleep(CHECK_INTERVAL);
-                    check();
+                    check(&mut trial);
                 }
                 // A signal between two system calls has no effect, so it is repeated.
                 while !task.is_finished() {
@@ -49,18 +62,23 @@ impl CoreSenders<'_> {
                     thread::sleep(CHECK_INTERVAL);
                 }
             }
-            senders.into_iter().try_for_each(|(task, _)| {
+            senders.into_iter().try_for_each(|(task, ..)| {
                 task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
+            })?;
+            Ok(trial)
         })
     }
 
-    fn run_lane(self, index: usize, ready: &Sender<InterruptibleThread>) -> Result<(), XdpError> {
-        let core = self.cores[index];
+    /// Sends as soon as `gate` has a message; nothing if its sender is gone, because another lane
+    /// or the start failed.
+    fn run_lane(
+        self,
+        core: usize,
+        ready: &Sender<io::Result<InterruptibleThread>>,
+        gate: &Receiver<()>,
+    ) -> Result<(), XdpError> {
         let thread = pin_to_core(core).and_then(|()| InterruptibleThread::current());
-        (self.start)(index);
-        // If the receiver, which interrupts this thread, is gone, nothing is to be sent.
-        if ready.send(thread.map_err(XdpError::Thread)?).is_err() {
+        if ready.send(thread).is_err() || gate.recv().is_err() {
             return Ok(());
         }
         while !(self.is_done)(core) {
@@ -73,9 +91,7 @@ impl CoreSenders<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
     use std::panic::AssertUnwindSafe;
-    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     fn core() -> usize {
@@ -87,27 +103,29 @@ mod tests {
     }
 
     #[test]
-    fn lanes_start_together_and_send_until_they_are_ended() {
-        let (cores, barrier, sent) = ([core(); 2], Barrier::new(2), AtomicUsize::new(0));
-        let (is_over, mut checks) = (AtomicBool::new(false), 0);
+    fn lanes_send_after_the_start_until_they_are_ended() {
+        let (cores, sent) = ([core(); 2], AtomicUsize::new(0));
+        let (is_started, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         let senders = CoreSenders {
             cores: &cores,
-            start: &|_| {
-                barrier.wait();
-            },
             is_done: &|_| is_over.load(Ordering::Relaxed),
             send: &|| {
+                assert!(is_started.load(Ordering::Relaxed));
                 sent.fetch_add(1, Ordering::Relaxed);
                 thread::sleep(CHECK_INTERVAL);
                 Ok(())
             },
         };
-        let check = || {
-            checks += 1;
-            is_over.store(checks >= 5 && sent.load(Ordering::Relaxed) >= 2, Ordering::Relaxed);
+        let start = || {
+            thread::sleep(10 * CHECK_INTERVAL);
+            is_started.store(true, Ordering::Relaxed);
+            Ok::<_, XdpError>(0)
         };
-        senders.run(check).unwrap();
-        assert!(checks >= 5);
+        let check = |checks: &mut u32| {
+            *checks += 1;
+            is_over.store(*checks >= 5 && sent.load(Ordering::Relaxed) >= 2, Ordering::Relaxed);
+        };
+        assert!(senders.run(start, check).unwrap() >= 5);
     }
 
     #[test]
@@ -115,7 +133,6 @@ mod tests {
         let (cores, is_over) = ([core()], AtomicBool::new(false));
         let senders = CoreSenders {
             cores: &cores,
-            start: &|_| (),
             is_done: &|_| is_over.load(Ordering::Relaxed),
             send: &|| {
                 // Ends only by a signal.
@@ -123,7 +140,11 @@ mod tests {
                 Ok(())
             },
         };
-        senders.run(|| is_over.store(true, Ordering::Relaxed)).unwrap();
+        senders.run(start, |()| is_over.store(true, Ordering::Relaxed)).unwrap();
+    }
+
+    fn start() -> Result<(), XdpError> {
+        Ok(())
     }
 
     fn wait_for_signal() -> io::Error {
@@ -135,16 +156,21 @@ mod tests {
 
     #[test]
     fn errors_and_panics_of_lanes_reach_the_caller() {
-        let senders = CoreSenders {
-            cores: &[core()],
-            start: &|_| (),
-            is_done: &|_| false,
-            send: &|| Err(missing()),
-        };
-        assert!(matches!(senders.run(|| ()), Err(XdpError::Missing { .. })));
-        let unpinned = CoreSenders { cores: &[usize::MAX], ..senders };
-        assert!(matches!(unpinned.run(|| ()), Err(XdpError::Thread(_))));
+        let senders =
+            CoreSenders { cores: &[core()], is_done: &|_| false, send: &|| Err(missing()) };
+        let run = |senders: CoreSenders<'_>| senders.run(start, |()| ());
+        assert!(matches!(run(senders), Err(XdpError::Missing { .. })));
+        let unpinned = CoreSenders { cores: &[core(), usize::MAX], ..senders };
+        assert!(matches!(run(unpinned), Err(XdpError::Thread(_))));
         let panicking = CoreSenders { send: &|| panic!("of a lane"), ..senders };
-        assert!(std::panic::catch_unwind(AssertUnwindSafe(|| panicking.run(|| ()))).is_err());
+        assert!(std::panic::catch_unwind(AssertUnwindSafe(|| run(panicking))).is_err());
+    }
+
+    #[test]
+    fn nothing_is_sent_if_the_start_fails() {
+        let senders =
+            CoreSenders { cores: &[core()], is_done: &|_| false, send: &|| panic!("it sends") };
+        let failed = senders.run(|| Err::<(), _>(missing()), |()| ());
+        assert!(matches!(failed, Err(XdpError::Missing { .. })));
     }
 }

@@ -3,7 +3,6 @@
 //! received; the relay's counters are not used.
 
 use std::net::SocketAddr;
-use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -302,15 +301,14 @@ impl RelayTrial<'_> {
         self.cores.iter().map(|&core| self.source.source.lane(core as u32))
     }
 
-    /// Returns the send schedule of lane `number`, which starts [`START_LEAD_NS`] from now: every
-    /// n-th packet of the load, with n lanes.
-    fn lane_schedule(&self, number: usize) -> StreamLane {
+    /// Returns the send schedule of lane `number`: every n-th packet of the load, with n lanes.
+    fn lane_schedule(&self, number: usize, start_ns: u64) -> StreamLane {
         let lanes = self.cores.len() as f64;
         let interval = lanes * 1e9 / self.load.rate * LANE_UNITS_PER_NS;
         let [least, most] = CATCH_UP_BOUNDS_NS.map(|ns| ns * LANE_UNITS_PER_NS);
         let late_max = (CATCH_UP_PACKETS_MAX * interval).clamp(least, most);
         StreamLane {
-            start_ns: ClockMonotonic.now().as_ns() as u64 + START_LEAD_NS,
+            start_ns,
             next: (interval / lanes * number as f64) as u64,
             interval: interval.max(1.0) as u64,
             end: (self.load.duration.as_nanos() as f64 * LANE_UNITS_PER_NS) as u64,
@@ -324,28 +322,24 @@ impl RelayTrial<'_> {
 
     /// Runs a sending thread on each core until the schedule ends or the run is interrupted.
     fn send_all_lanes(&self) -> Result<(), ExperimentError> {
-        for &core in self.cores {
-            self.source.source.set_lane(core as u32, &StreamLane::default());
-        }
-        let start_barrier = Barrier::new(self.cores.len());
+        let start = || {
+            let start_ns = ClockMonotonic.now().as_ns() as u64 + START_LEAD_NS;
+            for (number, &core) in self.cores.iter().enumerate() {
+                self.source.source.set_lane(core as u32, &self.lane_schedule(number, start_ns));
+            }
+            Ok::<_, XdpError>(())
+        };
         let senders = CoreSenders {
             cores: self.cores,
-            // The schedules start once the threads of all lanes are ready, since on a busy host a
-            // thread may take long to start.
-            start: &|number| {
-                start_barrier.wait();
-                let schedule = self.lane_schedule(number);
-                self.source.source.set_lane(self.cores[number] as u32, &schedule);
-            },
             is_done: &|core| self.source.source.lane(core as u32).done != 0,
             send: &|| self.source.source.send(self.load.batch),
         };
-        let check = || {
+        let check = |(): &mut ()| {
             if self.observer.flow().is_break() {
                 self.cores.iter().for_each(|&core| self.source.source.end_lane(core as u32));
             }
         };
-        senders.run(check).map_err(|error| match error {
+        senders.run(start, check).map_err(|error| match error {
             XdpError::Thread(_) => ExperimentError::host(error),
             _ => xdp_failure(error),
         })

@@ -354,26 +354,44 @@ impl XdpEngine {
         first.plan.cores[..lanes.clamp(1, most)].to_vec()
     }
 
-    /// Sends on all cores at once until the schedules of all lanes have ended; returns true if they
-    /// were ended early.
-    fn send(
-        &self,
+    /// Sends on all cores at once until the schedules of all lanes have ended; returns the trials of
+    /// the parts, and true if they were ended early.
+    fn send<'a>(
+        &'a self,
         cores: &[usize],
+        plans: &'a [TrialPlan],
         batch: u32,
-        trials: &mut [RunningMixPart<'_>],
         mix_intervals: &mut MixIntervalMerger<'_>,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<(Vec<RunningMixPart<'a>>, bool), EngineError> {
         let generators: Vec<_> = self.parts.iter().map(|part| &part.generator).collect();
         let mut is_ended = false;
         let senders = CoreSenders {
             cores,
-            start: &|_| (),
             is_done: &|core| is_done(&generators, core),
             // The program of the first part sends for all.
             send: &|| generators.first().map_or(Ok(()), |first| first.send(i32::MAX, batch)),
         };
-        senders.run(|| is_ended |= self.check_and_stop(cores, trials, mix_intervals))?;
-        Ok(is_ended)
+        let trials = senders.run(
+            || self.start_trials(cores, plans),
+            |trials| is_ended |= self.check_and_stop(cores, trials, mix_intervals),
+        )?;
+        Ok((trials, is_ended))
+    }
+
+    /// Configures the programs of all parts for trials that begin in a moment.
+    fn start_trials<'a>(
+        &'a self,
+        cores: &[usize],
+        plans: &'a [TrialPlan],
+    ) -> Result<Vec<RunningMixPart<'a>>, EngineError> {
+        let start = ClockMonotonic.now() + START_DELAY;
+        let parts = self.parts.iter().zip(plans);
+        parts
+            .map(|(part, plan)| {
+                part.set_trial(plan, cores, start)?;
+                Ok(RunningMixPart::new(part, plan, start))
+            })
+            .collect()
     }
 
     /// Checks all parts and reports progress. Ends the lanes and returns true if the trial must not
@@ -420,16 +438,12 @@ impl LoadEngine for XdpEngine {
     ) -> Result<(), EngineError> {
         let cores = self.cores(trial);
         let plans = trial.part_plans();
-        let parts = || self.parts.iter().zip(&plans);
-        parts().try_for_each(|(part, plan)| part.check_in_flight(plan, &cores))?;
-        let start = ClockMonotonic.now() + START_DELAY;
-        parts().try_for_each(|(part, plan)| part.set_trial(plan, &cores, start))?;
-        let mut running_parts: Vec<_> =
-            parts().map(|(part, plan)| RunningMixPart::new(part, plan, start)).collect();
+        let mut parts = self.parts.iter().zip(&plans);
+        parts.try_for_each(|(part, plan)| part.check_in_flight(plan, &cores))?;
         let mut mix_intervals = MixIntervalMerger::new(plans.len(), intervals);
         let batch = batch_size(trial.rate / cores.len() as f64);
-        let is_ended = self.send(&cores, batch, &mut running_parts, &mut mix_intervals)?;
-        for (index, (part, trial)) in self.parts.iter().zip(running_parts).enumerate() {
+        let (trials, is_ended) = self.send(&cores, &plans, batch, &mut mix_intervals)?;
+        for (index, (part, trial)) in self.parts.iter().zip(trials).enumerate() {
             part.finish(&cores, trial, is_ended, &mut mix_intervals.part_sink(index));
         }
         mix_intervals.finish();
