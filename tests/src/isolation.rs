@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use horolog_lab::LabHost;
 use horolog_record::{STORE_NONE, STORE_VARIABLE};
 use horolog_sys::namespace::die_with_parent;
-use horolog_sys::process::{ReapOutcome, adopt_orphans, in_new_session, reap_child};
+use horolog_sys::process::{ReapOutcome, adopt_orphans, reap_child};
 use serde_json::Value;
 
 use crate::process::{TIMEOUT as PROGRAM_TIMEOUT, run_to_end};
@@ -59,7 +59,7 @@ pub(crate) fn isolated(program: &Path, arguments: &[&str]) -> Result<Command> {
     command.arg(FIRST_PROCESS).arg(program).args(arguments).stdin(Stdio::null());
     // Results of scenarios are not stored; scenarios of the store set a store of their own.
     command.env(STORE_VARIABLE, STORE_NONE);
-    die_with_parent(in_new_session(&mut command));
+    die_with_parent(&mut command);
     Ok(command)
 }
 

@@ -170,7 +170,8 @@ fn main() -> ExitCode {
         Some(runner::ONE) if arguments.len() == 3 => {
             runner::run_one(&arguments[2], registry::all())
         }
-        _ => runner::run(&arguments, registry::all()),
+        Some(runner::IN_SESSION) => runner::run_in_session(&arguments[1..], registry::all()),
+        _ => runner::run(arguments.get(1..).unwrap_or_default()),
     }
 }
 

@@ -5,12 +5,13 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use horolog_sys::process::ProcessHandle;
+use horolog_sys::namespace::die_with_parent;
+use horolog_sys::process::{ProcessHandle, in_new_session};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tempfile::tempfile;
 
@@ -25,8 +26,31 @@ const DURATION_MAX: Duration = Duration::from_mins(10);
 /// Maximum number of scenarios in the report of durations.
 const REPORTED_MAX: usize = 12;
 
-/// Runs the scenarios that the arguments select, or lists them.
-pub(crate) fn run(arguments: &[String], mut scenarios: Vec<Scenario>) -> ExitCode {
+/// First argument with which this program runs scenarios in its own session, before the arguments
+/// that select them.
+pub(crate) const IN_SESSION: &str = "in-session";
+
+/// Runs the scenarios that the arguments select, or lists them: in one session without a terminal.
+/// Sessions of their own would get cores by session (sched(7), autogroup), and a pinned thread has
+/// been seen to wait 0.6 s for that of another session.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let run = || -> Result<bool> {
+        let mut command = Command::new(env::current_exe().context("cannot find this program")?);
+        command.arg(IN_SESSION).args(arguments);
+        Ok(die_with_parent(in_new_session(&mut command)).status()?.success())
+    };
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the scenarios that the arguments, after the name of the program, select, or lists them.
+pub(crate) fn run_in_session(arguments: &[String], mut scenarios: Vec<Scenario>) -> ExitCode {
     let mut parsed = Arguments::from_iter(arguments);
     if parsed.list {
         return libtest_mimic::run(&parsed, scenarios.into_iter().map(trial).collect()).exit_code();
@@ -36,6 +60,7 @@ pub(crate) fn run(arguments: &[String], mut scenarios: Vec<Scenario>) -> ExitCod
     let mut failures = Vec::new();
     let mut has_failed = false;
     for queue in Queue::ALL {
+        set_precedence(queue);
         let begun = Instant::now();
         let width = queue.width(cores).min(width_max);
         parsed.test_threads = Some(width);
@@ -79,8 +104,7 @@ fn trial(scenario: Scenario) -> Trial {
             None => {}
         }
         let begun = Instant::now();
-        let error =
-            run_isolated(&scenario.name, scenario.queue).err().map(|error| format!("{error:#}"));
+        let error = run_isolated(&scenario.name).err().map(|error| format!("{error:#}"));
         let (took, name) = (begun.elapsed(), scenario.name);
         let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
         outcomes.push(Outcome { name, took, error: error.clone() });
@@ -90,16 +114,13 @@ fn trial(scenario: Scenario) -> Trial {
 
 /// Runs the scenario called `name` in a process of its own. The error is the output of a scenario
 /// that failed.
-fn run_isolated(name: &str, queue: Queue) -> Result<()> {
+fn run_isolated(name: &str) -> Result<()> {
     let mut outputs = tempfile()?;
     let runner = env::current_exe().context("cannot find this program")?;
     let mut command = isolated(&runner, &[ONE, name])?;
     // A file instead of a pipe, which a process left behind would hold open.
     command.stdout(outputs.try_clone()?).stderr(outputs.try_clone()?);
     let mut child = command.spawn().context("cannot start the scenario")?;
-    if queue.takes_precedence() {
-        take_precedence(child.id());
-    }
     let has_ended = ProcessHandle::open(child.id())?.wait(DURATION_MAX)?;
     if !has_ended {
         child.kill()?;
@@ -110,12 +131,13 @@ fn run_isolated(name: &str, queue: Queue) -> Result<()> {
     Ok(())
 }
 
-/// Gives the session of a process three times the weight of another one (sched(7), autogroup), so
-/// that what else this machine does affects its measurements less. More would delay threads of the
-/// kernel, which deliver packets at the weight of one session.
-fn take_precedence(pid: u32) {
+/// Gives the session of this process the weight of another one, or three times that for a queue
+/// that needs the cores when it wants them. More would delay threads of the kernel, which deliver
+/// packets at the weight of one session.
+fn set_precedence(queue: Queue) {
+    let nice = if queue.takes_precedence() { "-5" } else { "0" };
     // Ignored: without privilege, or in a kernel without such groups, scenarios run as they are.
-    let _ = fs::write(format!("/proc/{pid}/autogroup"), "-5");
+    let _ = fs::write("/proc/self/autogroup", nice);
 }
 
 fn read_all(file: &mut File) -> Result<String> {

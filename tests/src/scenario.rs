@@ -135,9 +135,7 @@ impl Queue {
         match self {
             // They mostly wait, for a reply of a peer or for time to pass.
             Self::Shared => 4 * cores,
-            Self::Loading => cores,
-            // Generators in the kernel on one core delay each other.
-            Self::Measuring => cores.div_ceil(2),
+            Self::Loading | Self::Measuring => cores,
             Self::Exclusive => 1,
         }
     }
