@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::{Queue, Scenario, scenario};
+use crate::scenario::{Scenario, scenario};
 use crate::{ROOT, documented, scenarios};
 
 mod fixtures;
@@ -41,22 +41,13 @@ pub(crate) fn all() -> Vec<Scenario> {
     for name in names {
         let short = name.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase();
         let short = if name == "docs/README.md" { "guides" } else { &short };
-        let queue = if has_measurement(&name) { Queue::Loading } else { Queue::Shared };
-        let page = scenario(format!("documented::{short}"), ROOT, move || run_page(&name));
-        all.push(page.in_queue(queue));
+        all.push(scenario(format!("documented::{short}"), ROOT, move || run_page(&name)));
     }
     all
 }
 
 fn blocks_are_classified() -> Result<()> {
     page::blocks_are_classified()
-}
-
-/// Returns true if a page has measurements. A page that cannot be read has none: its scenario
-/// reports why.
-fn has_measurement(name: &str) -> bool {
-    let page = Page::read(name);
-    page.is_ok_and(|page| page.commands().any(|command| table::is_measurement(&command.text)))
 }
 
 /// Runs the commands of a page and reports all failures.

@@ -17,7 +17,7 @@ use crate::load_command::{TIMEOUT, has_finding, parse};
 use crate::load_modes::{Chronyd, SERVER_NAME, nts_chronyd};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport};
-use crate::scenario::{Need, Scenario};
+use crate::scenario::{Need, Queue, Scenario};
 use crate::{ntpperf, scenarios};
 
 const KE_PORT: u16 = 4460;
@@ -34,8 +34,9 @@ pub(crate) fn all() -> Vec<Scenario> {
     const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
     const PTP4L: &[Need] =
         &[Need::Root, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
-    let mut all = Vec::from(scenarios!(ROOT, ntpperf:
-        the_server_answers_as_chronyd_does,
+    let at_full_speed = scenarios!(ROOT, ntpperf: the_server_answers_as_chronyd_does);
+    let mut all: Vec<_> = at_full_speed.map(|scenario| scenario.in_queue(Queue::Exclusive)).into();
+    all.extend(scenarios!(ROOT, ntpperf:
         an_unresponsive_server_ends_the_run,
         impossible_requests_are_refused,
     ));

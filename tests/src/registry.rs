@@ -58,10 +58,6 @@ fn exclusive_scenarios() -> Vec<Scenario> {
     all.extend(
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
     );
-    all.extend(client_fairness::all());
-    all.extend(ntpperf::all());
-    all.extend(load_profiles::all());
-    all.extend(xdp_load_profiles::all());
     all.extend(bench::all());
     all.extend(bench_relay::all());
     all.extend(soak::all());
@@ -71,7 +67,8 @@ fn exclusive_scenarios() -> Vec<Scenario> {
 
 /// Scenarios of [`Queue::Measuring`], the longest first.
 fn measuring_scenarios() -> Vec<Scenario> {
-    let mut all = load_ptp::all();
+    let mut all = documented::all();
+    all.extend(load_ptp::all());
     all.extend(compliant_clients_ptp::all());
     all.extend(load_offsets::all());
     all.extend(capture::all());
@@ -83,6 +80,10 @@ fn measuring_scenarios() -> Vec<Scenario> {
     all.extend(path_stall::all());
     all.extend(host_clocks::all());
     all.extend(query::all());
+    all.extend(client_fairness::all());
+    all.extend(ntpperf::all());
+    all.extend(load_profiles::all());
+    all.extend(xdp_load_profiles::all());
     all.extend(load_interruption::all());
     all.extend(nts_ke_load::all());
     all.extend(load_engine_scenarios());
@@ -126,7 +127,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(server_sandbox::all());
     all.extend(denied_syscalls::all());
     all.extend(counters::all());
-    all.extend(documented::all());
     all.extend(relay::all());
     all.extend(relay_capacity::all());
     all.extend(relay_xdp::all());

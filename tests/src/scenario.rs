@@ -101,10 +101,8 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
 pub(crate) enum Queue {
     /// The outcome does not depend on what runs beside it.
     Shared,
-    /// The scenario loads cores in the kernel or at real-time priority, so that others wait, but
-    /// judges no rate.
-    Loading,
-    /// The outcome depends on rates, latencies or losses at moderate load.
+    /// The scenario loads cores in the kernel or at real-time priority, so that others wait, or its
+    /// outcome depends on rates, latencies or losses at moderate load.
     Measuring,
     /// The scenario loads every core, or judges what needs every core.
     Exclusive,
@@ -112,8 +110,7 @@ pub(crate) enum Queue {
 
 impl Queue {
     /// All queues, in the order in which they run.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Shared, Self::Loading, Self::Measuring, Self::Exclusive];
+    pub(crate) const ALL: [Self; 3] = [Self::Shared, Self::Measuring, Self::Exclusive];
 
     /// Returns the queue of a scenario with this load generator. The one in the kernel never waits,
     /// so that threads beside it do.
@@ -124,7 +121,6 @@ impl Queue {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
-            Self::Loading => "loading",
             Self::Measuring => "measuring",
             Self::Exclusive => "exclusive",
         }
@@ -134,8 +130,8 @@ impl Queue {
     pub(crate) const fn width(self, cores: usize) -> usize {
         match self {
             // They mostly wait, for a reply of a peer or for time to pass.
-            Self::Shared => 4 * cores,
-            Self::Loading | Self::Measuring => cores,
+            Self::Shared => 6 * cores,
+            Self::Measuring => 2 * cores,
             Self::Exclusive => 1,
         }
     }
