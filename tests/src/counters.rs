@@ -23,7 +23,7 @@ use crate::load_command::{
     StartedProgram, TIMEOUT, UnprivilegedCopy, check_sums, load, only_trial, parse, result_of,
 };
 use crate::process::{Engine, Server, binary, run_to_end, server_address, signal_to};
-use crate::scenario::{Need, Scenario, scenario};
+use crate::scenario::{Need, Queue, Scenario, scenario};
 use crate::usage_error::{ENVIRONMENT, USAGE, check_refusal};
 use crate::{ROOT, counters, scenarios};
 
@@ -45,7 +45,8 @@ pub(crate) fn all() -> Vec<Scenario> {
     ));
     for engine in Engine::ALL {
         let name = format!("counters::losses_of_a_stopped_server_are_located::{}", engine.name());
-        all.push(scenario(name, ROOT, move || losses_of_a_stopped_server_are_located(engine)));
+        let losses = scenario(name, ROOT, move || losses_of_a_stopped_server_are_located(engine));
+        all.push(losses.in_queue(Queue::Measuring));
     }
     all
 }
@@ -124,20 +125,18 @@ fn load_stopped_server(
     lab: &Lab,
     target: &str,
     counters: &Counters,
-    signal: impl Fn(&str) -> Result<()> + Sync,
+    signal: impl Fn(&str) -> Result<()>,
 ) -> Result<LoadResult> {
-    let run = [target, "--engine", "packet", "-r", "50k", "-t", "1.2"];
+    let run = [target, "--engine", "packet", "-r", "50k", "-t", "1.2", "--json", "result.json"];
     let run_with_stop = |arguments: &[&str]| {
-        let result = thread::scope(|scope| {
-            let stop = scope.spawn(|| {
-                thread::sleep(Duration::from_millis(400));
-                signal("STOP")
-            });
-            let result = result_of(lab.client(), arguments);
-            stop.join().map_err(|_| anyhow::anyhow!("panicked"))??;
-            signal("CONT")?;
-            result
-        })?;
+        let mut run = StartedProgram::start(&mut load(lab.client(), arguments)?)?;
+        run.wait_until(|_, stderr| stderr.contains("loading"))?;
+        thread::sleep(Duration::from_millis(400));
+        signal("STOP")?;
+        let (status, _) = run.end()?;
+        signal("CONT")?;
+        ensure!(status.success(), "{}", run.read("stderr")?);
+        let result: LoadResult = parse(run.read("result.json")?.as_bytes())?;
         let trial = only_trial(&result)?;
         check_sums(trial)?;
         ensure!(trial.received > 0 && trial.lost > trial.sent / 10, "{trial:?}");

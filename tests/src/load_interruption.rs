@@ -43,11 +43,9 @@ fn an_interrupt_ends_a_trial_in_its_middle() -> Result<()> {
         ensure!(status.success(), "{engine}: {status}: {}", run.read("stderr")?);
         let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
         ensure!(has_finding(&result, FindingCode::Interrupted), "{engine}: {:?}", result.findings);
-        ensure!(
-            !has_finding(&result, FindingCode::GeneratorBehind),
-            "{engine}: {:?}",
-            result.findings
-        );
+        // The last request may be late on a busy host, which lowers the rate; none is missing.
+        let behind = result.findings.iter().find(|one| one.code == FindingCode::GeneratorBehind);
+        ensure!(behind.is_none_or(|one| one.message.ends_with("/s")), "{engine}: {behind:?}");
         let trial = only_trial(&result)?;
         check_sums(trial)?;
         ensure!(trial.sent >= 100 && trial.duration_s < 60.0, "{engine}: {trial:?}");

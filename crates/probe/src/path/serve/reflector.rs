@@ -22,6 +22,8 @@ use super::rate_limiter::RateLimiter;
 const SESSIONS_MAX: usize = 256;
 /// Idle time after which a session is removed.
 const IDLE_TIMEOUT: Span = Span::from_ms(10_000);
+/// Idle time after which a hello from the sender of a session is no late copy of the session's own.
+const HELLO_COPY_DELAY_MAX: Span = Span::from_ms(1_000);
 /// Validity period of session identifiers in ns; one is valid in its period and the next.
 const KEY_PERIOD_NS: i64 = 600_000_000_000;
 /// Maximum number of hellos answered per second.
@@ -188,6 +190,7 @@ impl PathProbeReflector {
         }
         let session =
             self.session_id(arrival.remote, header.flags, arrival.now.as_ns() / KEY_PERIOD_NS);
+        self.remove_abandoned(session, arrival.now);
         let kind = if self.has_room(session, arrival.now) {
             PathDatagramKind::Welcome
         } else {
@@ -356,6 +359,17 @@ impl PathProbeReflector {
         self.remove_idle_sessions(now);
         self.sessions.retain(|_, session| !session.ended);
         self.sessions.len() < SESSIONS_MAX
+    }
+
+    /// Removes a session that is over, so that the next one of the same address and port, and thus
+    /// with the same identifier, does not continue its counts.
+    fn remove_abandoned(&mut self, session_id: u64, now: Timestamp<Monotonic>) {
+        let is_over = |session: &ReflectorSession| {
+            session.ended || now - session.last_arrival > HELLO_COPY_DELAY_MAX
+        };
+        if self.sessions.get(&session_id).is_some_and(is_over) {
+            self.sessions.remove(&session_id);
+        }
     }
 
     /// Removes sessions that have been idle for [`IDLE_TIMEOUT`].

@@ -70,6 +70,27 @@ fn who_was_welcomed_is_echoed_and_counted() {
 }
 
 #[test]
+fn a_reused_port_does_not_continue_the_counts_of_its_last_session() {
+    let mut far = reflector();
+    let mut arrivals_after_hello = |near: &DatagramMetadata, end: bool| {
+        let session = session(&mut far, 0, near);
+        let probe = Header::new(PathDatagramKind::Probe, session, 0);
+        let echo = reply_to(&mut far, probe, 100, near).unwrap();
+        if end {
+            let end = Header::new(PathDatagramKind::End, session, 0);
+            reply_to(&mut far, end, HEADER_LEN, near).unwrap();
+        }
+        echo.counts.arrivals
+    };
+    let near = from(4_000);
+    assert_eq!(arrivals_after_hello(&near, true), 1);
+    assert_eq!(arrivals_after_hello(&near, false), 1, "the last one had ended");
+    assert_eq!(arrivals_after_hello(&near, false), 2, "a copy of the hello");
+    let later = DatagramMetadata { now: NOW + HELLO_COPY_DELAY_MAX + Span::from_ns(1), ..near };
+    assert_eq!(arrivals_after_hello(&later, false), 1, "the last one was interrupted");
+}
+
+#[test]
 fn limited_and_dropped_packets_are_reported_at_the_end() {
     let mut far = PathProbeReflector::new(10, "boot".to_owned());
     let near = from(4_000);
