@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::processes;
-use crate::live_views::LiveTerminal;
+use crate::live_views::{LiveTerminal, is_past_first_second};
 use crate::process::{TIMEOUT, binary, run_to_end, signal, wait_until};
 use crate::scenario::Scenario;
 use crate::usage_error::{USAGE, check_refusal};
@@ -63,7 +63,8 @@ fn tasks_are_shown_on_a_terminal_and_a_key_ends_them() -> Result<()> {
     let mut run = start_live_run(&["-u", "100", "-t", "10m", "--json", &path])?;
     let all = ["run 1 of 1: ", " of 600.0 s", "node1        task ", "node2        task ", "missed"];
     let plot = ["execution to period over time", "%"];
-    run.until(|text| all.iter().chain(&plot).all(|part| text.contains(part)))?;
+    let is_complete = |text: &str| all.iter().chain(&plot).all(|part| text.contains(part));
+    run.until(|text| is_complete(text) && is_past_first_second(text, "run 1 of 1: "))?;
     run.press("q")?;
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0 && screen.restored_count == 1, "{status}: {stdout}");
@@ -116,7 +117,7 @@ fn a_test_is_shown_on_a_terminal_and_a_key_ends_it() -> Result<()> {
     ensure!((screen.alternate_count, screen.restored_count) == (1, 1), "terminal was not restored");
     // A key ends a long test with the counts so far.
     let mut run = start_on_terminal(&["test", "--time", "10m", "--json", &json])?;
-    run.until(|text| text.contains("load 1: 1."))?;
+    run.until(|text| is_past_first_second(text, "load 1: "))?;
     run.press("q")?;
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0 && screen.restored_count == 1, "{status}: {stdout}");

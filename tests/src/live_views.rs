@@ -206,6 +206,12 @@ impl Drop for LiveTerminal {
     }
 }
 
+/// Returns true if the view shows a part of a run, by its label, of which at least a second has
+/// passed.
+pub(crate) fn is_past_first_second(text: &str, label: &str) -> bool {
+    text.contains(label) && !text.contains(&format!("{label}0."))
+}
+
 /// Starts `horolog load ntp` on a pseudo-terminal.
 fn start_live_load(lab: &Lab, arguments: &[&str]) -> Result<LiveTerminal> {
     let target = server_address(lab, false)?.to_string();
@@ -244,7 +250,7 @@ fn keys_end_a_load_run_with_its_result() -> Result<()> {
         let path = json.path().join("result.json");
         let arguments = ["-r", "1k", "-t", "600", "--json", &path.display().to_string()];
         let mut run = start_live_load(&lab, &arguments)?;
-        run.until(|text| text.contains("trial 1: 1.") || text.contains("trial 1: 2."))?;
+        run.until(|text| is_past_first_second(text, "trial 1: "))?;
         run.press(key)?;
         let (status, _, screen) = run.end()?;
         ensure!(status == 0 && screen.restored_count == 1, "{key:?}: {status}");
@@ -254,7 +260,7 @@ fn keys_end_a_load_run_with_its_result() -> Result<()> {
     }
     // A second key ends the run at once, and the terminal is restored as well.
     let mut run = start_live_load(&lab, &["-r", "1k", "-t", "600", "--timeout", "60s"])?;
-    run.until(|text| text.contains("trial 1: 1.") || text.contains("trial 1: 2."))?;
+    run.until(|text| is_past_first_second(text, "trial 1: "))?;
     run.press("q")?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
@@ -284,7 +290,7 @@ fn an_nts_ke_load_is_shown_live_and_a_key_ends_it() -> Result<()> {
     ensure!(stdout.lines().count() > 3, "{stdout}");
     // Clients that run until a key ends them.
     let mut run = start_live(&["-t", "600"])?;
-    run.until(|text| text.contains("trial 1: 1.") && text.contains("answered "))?;
+    run.until(|text| is_past_first_second(text, "trial 1: ") && text.contains("answered "))?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
     ensure!(status == 0 && screen.restored_count == 1, "{status}: {}", screen.text());
@@ -347,7 +353,7 @@ fn tcp_rows_are_shown_live_and_a_key_ends_them() -> Result<()> {
     ensure!(rows == [Some(1), Some(2)], "{result}");
     // A key ends a run with long rows and keeps the results so far.
     let mut run = start_live_tcp(&lab, &["-t", "1m", "--json", &path])?;
-    run.until(|text| text.contains("row 1 of 2 (latency 1 B): 1."))?;
+    run.until(|text| is_past_first_second(text, "row 1 of 2 (latency 1 B): "))?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;
     ensure!(status == 0 && screen.restored_count == 1, "{status}: {}", screen.text());

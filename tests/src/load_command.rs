@@ -33,6 +33,14 @@ pub(crate) fn load(host: &LabHost, arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// Returns the finding that planned requests were not sent. One about their rate alone is none of
+/// these: a busy host delays the last requests.
+pub(crate) fn unsent_requests_finding(result: &LoadResult) -> Option<&Finding> {
+    let is_about_requests =
+        |one: &&Finding| one.code == FindingCode::GeneratorBehind && !one.message.contains("/s");
+    result.findings.iter().find(is_about_requests)
+}
+
 /// Runs a load to its end, which must succeed, and returns its result.
 pub(crate) fn result_of(host: &LabHost, arguments: &[&str]) -> Result<LoadResult> {
     let output = run_to_end(load(host, arguments)?.args(["--json", "-"]), TIMEOUT)?;

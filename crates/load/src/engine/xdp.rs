@@ -354,8 +354,8 @@ impl XdpEngine {
         first.plan.cores[..lanes.clamp(1, most)].to_vec()
     }
 
-    /// Sends on all cores at once until the schedules of all lanes have ended; returns the trials of
-    /// the parts, and true if they were ended early.
+    /// Sends on all cores at once until the schedules of all lanes have ended; returns the trials
+    /// of the parts, and true if they were ended early.
     fn send<'a>(
         &'a self,
         cores: &[usize],
