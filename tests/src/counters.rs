@@ -127,7 +127,8 @@ fn load_stopped_server(
     counters: &Counters,
     signal: impl Fn(&str) -> Result<()>,
 ) -> Result<LoadResult> {
-    let run = [target, "--engine", "packet", "-r", "50k", "-t", "1.2", "--json", "result.json"];
+    let run = [target, "--engine", "packet", "-r", "50k", "-t", "1.6", "--json", "result.json"];
+    // While the server is stopped, more requests arrive than its socket's buffer holds.
     let run_with_stop = |arguments: &[&str]| {
         let mut run = StartedProgram::start(&mut load(lab.client(), arguments)?)?;
         run.wait_until(|_, stderr| stderr.contains("loading"))?;
@@ -149,7 +150,12 @@ fn load_stopped_server(
     let flags = counters.flags();
     let with = run_with_stop(&[&run[..], &flags.each_ref().map(String::as_str)].concat())?;
     let trial = only_trial(&with)?;
-    ensure!(lost_at(trial, LossLocation::Socket) > 0, "no losses at the socket: {trial:?}");
+    ensure!(
+        lost_at(trial, LossLocation::Socket) > 0,
+        "no losses at the socket: {:?}, {:?}",
+        trial.lost_at,
+        with.findings
+    );
     Ok(with)
 }
 
