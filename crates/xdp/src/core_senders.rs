@@ -140,11 +140,7 @@ mod tests {
                 Ok(())
             },
         };
-        senders.run(start, |()| is_over.store(true, Ordering::Relaxed)).unwrap();
-    }
-
-    fn start() -> Result<(), XdpError> {
-        Ok(())
+        senders.run(|| Ok::<_, XdpError>(()), |()| is_over.store(true, Ordering::Relaxed)).unwrap();
     }
 
     fn wait_for_signal() -> io::Error {
@@ -158,7 +154,7 @@ mod tests {
     fn errors_and_panics_of_lanes_reach_the_caller() {
         let senders =
             CoreSenders { cores: &[core()], is_done: &|_| false, send: &|| Err(missing()) };
-        let run = |senders: CoreSenders<'_>| senders.run(start, |()| ());
+        let run = |senders: CoreSenders<'_>| senders.run(|| Ok::<_, XdpError>(()), |()| ());
         assert!(matches!(run(senders), Err(XdpError::Missing { .. })));
         let unpinned = CoreSenders { cores: &[core(), usize::MAX], ..senders };
         assert!(matches!(run(unpinned), Err(XdpError::Thread(_))));
