@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -38,17 +38,10 @@ pub(crate) fn all() -> Vec<Scenario> {
 }
 
 /// Executes a program that cannot open IPv6 sockets.
-pub(crate) fn exec_without_ipv6(words: &[String]) -> ExitCode {
-    match words.split_first().context("no program").and_then(|(program, rest)| {
-        seccompiler::apply_filter(&filter()?)?;
-        Err(Command::new(program).args(rest).exec().into())
-    }) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn exec_without_ipv6(words: &[String]) -> Result<()> {
+    let (program, rest) = words.split_first().context("no program")?;
+    seccompiler::apply_filter(&filter()?)?;
+    Err(Command::new(program).args(rest).exec().into())
 }
 
 fn filter() -> Result<BpfProgram> {

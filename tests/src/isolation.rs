@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,33 +63,23 @@ pub(crate) fn isolated(program: &Path, arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs a program as the first process of its namespaces.
-pub(crate) fn run_first_process(arguments: &[String]) -> ExitCode {
-    let run = || {
-        let (program, arguments) = arguments.split_first().context("missing program")?;
-        adopt_orphans().context("cannot adopt orphans")?;
-        if is_root() {
-            make_private()?;
-        }
-        let before = Resources::snapshot()?;
-        // A process group of its own, with a parent of the same session outside it: if a group has
-        // no such parent, the kernel hangs it up as soon as one of its processes is stopped and
-        // another ends (setpgid(2)), and other scenarios must not be in it.
-        let mut command = Command::new(program);
-        let child = die_with_parent(command.args(arguments).process_group(0)).spawn()?;
-        let status = wait_for(&child)?;
-        match before.left_behind()? {
-            None => Ok(status.success()),
-            Some(left) => bail!("left behind: {left}"),
-        }
-    };
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
+/// Runs a program as the first process of its namespaces; returns true if it succeeds.
+pub(crate) fn run_first_process(arguments: &[String]) -> Result<bool> {
+    let (program, arguments) = arguments.split_first().context("missing program")?;
+    adopt_orphans().context("cannot adopt orphans")?;
+    if is_root() {
+        make_private()?;
+    }
+    let before = Resources::snapshot()?;
+    // A process group of its own, with a parent of the same session outside it: if a group has no
+    // such parent, the kernel hangs it up as soon as one of its processes is stopped and another
+    // ends (setpgid(2)), and other scenarios must not be in it.
+    let mut command = Command::new(program);
+    let child = die_with_parent(command.args(arguments).process_group(0)).spawn()?;
+    let status = wait_for(&child)?;
+    match before.left_behind()? {
+        None => Ok(status.success()),
+        Some(left) => bail!("left behind: {left}"),
     }
 }
 

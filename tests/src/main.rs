@@ -154,6 +154,8 @@ mod xdp_relay_sockets;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
+
 use scenario::Need;
 
 const ROOT: &[Need] = &[Need::Root];
@@ -161,26 +163,31 @@ const ROOT_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    match arguments.get(1).map(String::as_str) {
-        Some(lab::HELPER) => run_helper(&arguments[2..]),
-        Some(addresses::WITHOUT_IPV6) => addresses::exec_without_ipv6(&arguments[2..]),
-        Some(soak::MODE) => soak::run(&arguments[2..]),
-        Some(soak::ISOLATED_MODE) if arguments.len() == 3 => soak::run_isolated(&arguments[2]),
-        Some(isolation::FIRST_PROCESS) => isolation::run_first_process(&arguments[2..]),
-        Some(runner::ONE) if arguments.len() == 3 => {
-            runner::run_one(&arguments[2], registry::all())
-        }
-        Some(runner::IN_SESSION) => runner::run_in_session(&arguments[1..], registry::all()),
-        _ => runner::run(arguments.get(1..).unwrap_or_default()),
-    }
-}
-
-fn run_helper(arguments: &[String]) -> ExitCode {
-    match lab::helper(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("{error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns false if something failed that was reported already.
+fn run(arguments: &[String]) -> Result<bool> {
+    match arguments.get(1).map(String::as_str) {
+        Some(lab::HELPER) => lab::helper(&arguments[2..])?,
+        Some(addresses::WITHOUT_IPV6) => addresses::exec_without_ipv6(&arguments[2..])?,
+        Some(soak::MODE) => soak::run(&arguments[2..])?,
+        Some(soak::ISOLATED_MODE) if arguments.len() == 3 => soak::run_isolated(&arguments[2])?,
+        Some(isolation::FIRST_PROCESS) => return isolation::run_first_process(&arguments[2..]),
+        Some(runner::ONE) if arguments.len() == 3 => {
+            runner::run_one(&arguments[2], registry::all())?;
+        }
+        Some(runner::IN_SESSION) => {
+            return Ok(runner::run_in_session(&arguments[1..], registry::all()));
+        }
+        _ => return runner::run(arguments.get(1..).unwrap_or_default()),
+    }
+    Ok(true)
 }

@@ -5,7 +5,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,28 +32,21 @@ pub(crate) const IN_SESSION: &str = "in-session";
 
 /// Runs the scenarios that the arguments select, or lists them: in one session without a terminal.
 /// Sessions of their own would get cores by session (sched(7), autogroup), and a pinned thread has
-/// been seen to wait 0.6 s for that of another session.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let run = || -> Result<bool> {
-        let mut command = Command::new(env::current_exe().context("cannot find this program")?);
-        command.arg(IN_SESSION).args(arguments);
-        Ok(die_with_parent(in_new_session(&mut command)).status()?.success())
-    };
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+/// been seen to wait 0.2 s for that of another session.
+/// Returns true if none failed.
+pub(crate) fn run(arguments: &[String]) -> Result<bool> {
+    let mut command = Command::new(env::current_exe().context("cannot find this program")?);
+    command.arg(IN_SESSION).args(arguments);
+    Ok(die_with_parent(in_new_session(&mut command)).status()?.success())
 }
 
 /// Runs the scenarios that the arguments, after the name of the program, select, or lists them.
-pub(crate) fn run_in_session(arguments: &[String], mut scenarios: Vec<Scenario>) -> ExitCode {
+/// Returns true if none failed.
+pub(crate) fn run_in_session(arguments: &[String], mut scenarios: Vec<Scenario>) -> bool {
     let mut parsed = Arguments::from_iter(arguments);
     if parsed.list {
-        return libtest_mimic::run(&parsed, scenarios.into_iter().map(trial).collect()).exit_code();
+        let trials = scenarios.into_iter().map(trial).collect();
+        return !libtest_mimic::run(&parsed, trials).has_failed();
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let width_max = parsed.test_threads.unwrap_or(usize::MAX);
@@ -78,22 +71,14 @@ pub(crate) fn run_in_session(arguments: &[String], mut scenarios: Vec<Scenario>)
     for Outcome { name, error, .. } in failures {
         println!("failed: {name}: {}", error.unwrap_or_default().trim_end());
     }
-    if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    !has_failed
 }
 
 /// Runs the scenario called `name` in this process.
-pub(crate) fn run_one(name: &str, scenarios: Vec<Scenario>) -> ExitCode {
-    let outcome = match scenarios.into_iter().find(|scenario| scenario.name == name) {
-        Some(scenario) => (scenario.run)(),
-        None => Err(format!("no scenario is called {name}")),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run_one(name: &str, scenarios: Vec<Scenario>) -> Result<()> {
+    let scenario = scenarios.into_iter().find(|scenario| scenario.name == name);
+    let scenario = scenario.with_context(|| format!("no scenario is called {name}"))?;
+    (scenario.run)().map_err(anyhow::Error::msg)
 }
 
 fn trial(scenario: Scenario) -> Trial {
@@ -131,8 +116,8 @@ fn run_isolated(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Gives the session of this process the weight of another one, or three times that for a queue
-/// that needs the cores when it wants them. More would delay threads of the kernel, which deliver
+/// Gives the session of this process the weight of any other (sched(7), autogroup), or three times
+/// that for a queue that needs the cores when it wants them. More would delay threads of the kernel, which deliver
 /// packets at the weight of one session.
 fn set_precedence(queue: Queue) {
     let nice = if queue.takes_precedence() { "-5" } else { "0" };

@@ -102,7 +102,7 @@ fn forged_cookies_leave_room_for_nts(engine: Engine) -> Result<()> {
     let nts = NtsTestbed::start_on(engine, &limits)?;
     let client = nts.start_client(POLL_OPTIONS)?;
     client.await_lines("sources", SELECTED)?;
-    // Requests that one thread can receive, but not also decrypt.
+    // At a socket, what one thread can receive, but not also decrypt; the XDP program drops more.
     let rate = match engine {
         Engine::Socket => 500_000,
         Engine::Xdp => 1_000_000,

@@ -35,7 +35,6 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -101,40 +100,24 @@ fn two_short_repetitions_pass() -> Result<()> {
 }
 
 /// Runs the long-running test as a program: `--minutes N`, isolated as a scenario is.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let long = || -> Result<()> {
-        let minutes = match arguments {
-            [flag, number] if flag == "--minutes" => number.parse::<u32>().ok(),
-            _ => None,
-        };
-        let minutes = minutes.filter(|minutes| *minutes > 0);
-        let minutes = minutes.context("soak requires --minutes N, a whole number of minutes")?;
-        let mut command = isolated(&env::current_exe()?, &[ISOLATED_MODE, &minutes.to_string()])?;
-        ensure!(command.status()?.success(), "failed, or left something behind");
-        Ok(())
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let minutes = match arguments {
+        [flag, number] if flag == "--minutes" => number.parse::<u32>().ok(),
+        _ => None,
     };
-    exit_code(long())
+    let minutes = minutes.filter(|minutes| *minutes > 0);
+    let minutes = minutes.context("soak requires --minutes N, a whole number of minutes")?;
+    let mut command = isolated(&env::current_exe()?, &[ISOLATED_MODE, &minutes.to_string()])?;
+    ensure!(command.status()?.success(), "soak failed, or left something behind");
+    Ok(())
 }
 
 /// Runs the long-running test in this process, for so many minutes.
-pub(crate) fn run_isolated(minutes: &str) -> ExitCode {
-    let long = || {
-        let time = Duration::from_secs(60 * minutes.parse::<u64>()?);
-        soak(LOAD_DURATION, |_, elapsed| elapsed < time, |line| println!("soak: {line}"))?;
-        println!("soak: all checks passed");
-        Ok(())
-    };
-    exit_code(long())
-}
-
-fn exit_code(outcome: Result<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("soak: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run_isolated(minutes: &str) -> Result<()> {
+    let time = Duration::from_secs(60 * minutes.parse::<u64>()?);
+    soak(LOAD_DURATION, |_, elapsed| elapsed < time, |line| println!("soak: {line}"))?;
+    println!("soak: all checks passed");
+    Ok(())
 }
 
 /// Runs repetitions with loads of this duration, at least one, while `goes_on` returns true for

@@ -43,7 +43,7 @@ impl CoreSenders<'_> {
             let lanes: Vec<_> = self.cores.iter().map(spawn).collect();
             let mut senders = Vec::with_capacity(lanes.len());
             for (task, thread, go) in lanes {
-                let thread = thread.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+                let thread = thread.recv().map_err(io::Error::other).flatten();
                 senders.push((task, thread.map_err(XdpError::Thread)?, go));
             }
             let mut trial = start()?;

@@ -190,7 +190,7 @@ impl PathProbeReflector {
         }
         let session =
             self.session_id(arrival.remote, header.flags, arrival.now.as_ns() / KEY_PERIOD_NS);
-        self.remove_abandoned(session, arrival.now);
+        self.remove_finished(session, arrival.now);
         let kind = if self.has_room(session, arrival.now) {
             PathDatagramKind::Welcome
         } else {
@@ -363,7 +363,7 @@ impl PathProbeReflector {
 
     /// Removes a session that is over, so that the next one of the same address and port, and thus
     /// with the same identifier, does not continue its counts.
-    fn remove_abandoned(&mut self, session_id: u64, now: Timestamp<Monotonic>) {
+    fn remove_finished(&mut self, session_id: u64, now: Timestamp<Monotonic>) {
         let is_over = |session: &ReflectorSession| {
             session.ended || now - session.last_arrival > HELLO_COPY_DELAY_MAX
         };
