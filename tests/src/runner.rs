@@ -117,8 +117,8 @@ fn run_isolated(name: &str) -> Result<()> {
 }
 
 /// Gives the session of this process the weight of any other (sched(7), autogroup), or three times
-/// that for a queue that needs the cores when it wants them. More would delay threads of the kernel, which deliver
-/// packets at the weight of one session.
+/// that for a queue that needs the cores when it wants them. More would delay threads of the
+/// kernel, which deliver packets at the weight of one session.
 fn set_precedence(queue: Queue) {
     let nice = if queue.takes_precedence() { "-5" } else { "0" };
     // Ignored: without privilege, or in a kernel without such groups, scenarios run as they are.
