@@ -131,7 +131,8 @@ impl Queue {
         match self {
             // They mostly wait, for a reply of a peer or for time to pass.
             Self::Shared => 6 * cores,
-            Self::Measuring => 2 * cores,
+            // More of them delay one another by more than their trials allow.
+            Self::Measuring => cores,
             Self::Exclusive => 1,
         }
     }
