@@ -132,12 +132,11 @@ fn serve(sockets: &[UdpSocket; 4], faults: &PtpFaults, state: &ResponderState) {
             }
             let context =
                 Context { request: &request, before: before.as_ref(), other: other.as_ref() };
-            let number = state.count_request();
-            let (index, act) = faults.fault(number);
-            let wrong = if number % 2 == 1 { act.responses(&context) } else { None };
-            if wrong.is_some() {
+            let wrong = faults.fault(state.count_request()).and_then(|(index, act)| {
+                let wrong = act.responses(&context)?;
                 state.count_fault(index);
-            }
+                Some(wrong)
+            });
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| request.correct_response());
             waiting.extend(datagrams.into_iter().map(|one| (now + one.delay, one)));

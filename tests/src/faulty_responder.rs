@@ -6,13 +6,15 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, ensure};
 
-/// Kinds of faults with one expected outcome. A responder commits them in turn, so that one run
-/// covers all of them.
+/// Kinds of faults with one expected outcome. A responder commits them in turn, at every second
+/// request or at each, so that one run covers all of them.
 #[derive(Clone)]
 pub(crate) struct FaultGroup<O, F> {
     /// Outcome expected of each.
     pub(crate) outcome: O,
     kinds: Vec<(&'static str, F)>,
+    /// One fault in so many requests.
+    interval: u64,
 }
 
 impl<O: Copy + PartialEq, F: Copy> FaultGroup<O, F> {
@@ -22,17 +24,26 @@ impl<O: Copy + PartialEq, F: Copy> FaultGroup<O, F> {
         for (name, outcome, fault) in faults {
             match groups.iter_mut().find(|group| group.outcome == outcome) {
                 Some(group) => group.kinds.push((name, fault)),
-                None => groups.push(Self { outcome, kinds: vec![(name, fault)] }),
+                None => groups.push(Self { outcome, kinds: vec![(name, fault)], interval: 2 }),
             }
         }
         groups
     }
 
-    /// Returns the fault of the request with this number, of which every second one gets a fault,
-    /// with its index for [`ResponderState::count_fault`].
-    pub(crate) fn fault(&self, request: u64) -> (usize, F) {
-        let index = (request / 2) as usize % self.kinds.len();
-        (index, self.kinds[index].1)
+    /// Returns one kind of fault, committed at each request.
+    pub(crate) fn at_each_request(outcome: O, fault: F) -> Self {
+        Self { outcome, kinds: vec![("only", fault)], interval: 1 }
+    }
+
+    /// Returns the fault of the request with this number, with its index for
+    /// [`ResponderState::count_fault`]; `None` for one that gets a correct reply. With a fault at
+    /// every second request, the first one is correct, since clients learn from it who answers, and
+    /// so is the last one of an even number: a trial ends with the last reply, and what a fault
+    /// sends after its own reply would not be counted.
+    pub(crate) fn fault(&self, request: u64) -> Option<(usize, F)> {
+        let has_fault = self.interval == 1 || request > 0 && request.is_multiple_of(self.interval);
+        let index = (request / self.interval) as usize % self.kinds.len();
+        has_fault.then(|| (index, self.kinds[index].1))
     }
 
     /// Returns the names of all kinds.

@@ -252,27 +252,22 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 26] = [
 type NtpFaults = FaultGroup<ExpectedFinding, FaultFn>;
 
 /// Returns a group of one fault, whose outcome the caller checks.
-fn only(commit: FaultFn) -> NtpFaults {
-    FaultGroup::by_outcome([("only", ExpectedFinding::Nothing, commit)]).swap_remove(0)
+fn at_each_request(commit: FaultFn) -> NtpFaults {
+    FaultGroup::at_each_request(ExpectedFinding::Nothing, commit)
 }
 
-/// Starts a server that commits the faults in turn, at every second request or at every one.
-fn start_server(
-    lab: &Lab,
-    at: SocketAddr,
-    faults: &NtpFaults,
-    always: bool,
-) -> Result<FaultyResponder> {
+/// Starts a server that commits the faults in turn.
+fn start_server(lab: &Lab, at: SocketAddr, faults: &NtpFaults) -> Result<FaultyResponder> {
     let others = [SocketAddr::new(at.ip(), 1_123), SocketAddr::new(OTHER_ADDRESS, at.port())];
     let bind = || [at, others[0], others[1]].map(UdpSocket::bind);
     let [target, other_port, other_address] = lab.server().run(bind)?;
     let sockets = [target?, other_port?, other_address?];
     sockets[0].set_read_timeout(Some(Duration::from_millis(2)))?;
     let faults = faults.clone();
-    Ok(FaultyResponder::start(move |state| serve(&sockets, &faults, always, state)))
+    Ok(FaultyResponder::start(move |state| serve(&sockets, &faults, state)))
 }
 
-fn serve(sockets: &[UdpSocket; 3], faults: &NtpFaults, always: bool, state: &ResponderState) {
+fn serve(sockets: &[UdpSocket; 3], faults: &NtpFaults, state: &ResponderState) {
     let mut pending: Vec<(Instant, Datagram)> = Vec::new();
     let mut buffer = [0; 2_048];
     let (mut before, mut other) = (None, None);
@@ -286,11 +281,11 @@ fn serve(sockets: &[UdpSocket; 3], faults: &NtpFaults, always: bool, state: &Res
             before = Some((from, reply));
             let requests = state.count_request();
             let request = Request { from, reply, other, number: requests };
-            let (index, commit) = faults.fault(requests);
-            let wrong = if always || requests % 2 == 1 { commit(&request) } else { None };
-            if wrong.is_some() {
+            let wrong = faults.fault(requests).and_then(|(index, commit)| {
+                let wrong = commit(&request)?;
                 state.count_fault(index);
-            }
+                Some(wrong)
+            });
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| vec![request.correct_reply()]);
             pending.extend(datagrams.into_iter().map(|one| (now + one.after, one)));
@@ -384,7 +379,7 @@ fn each_fault_is_counted_under_its_name(engine: LoadEngineKind) -> Result<()> {
     let target = at.ip().to_string();
     let mut wrong = Vec::new();
     for faults in FaultGroup::by_outcome(FAULTS) {
-        let server = start_server(&lab, at, &faults, false)?;
+        let server = start_server(&lab, at, &faults)?;
         // A single thread, so that a reply to another client is not one to another thread.
         let run = [&*target, "--engine", engine.name(), "--threads", "1", "-c", "16"];
         let is_late = faults.outcome == ExpectedFinding::Late;
@@ -416,7 +411,7 @@ pub(crate) fn invalid_replies_are_not_an_outage() -> Result<()> {
         for (commit, code) in
             [(rate, FindingCode::KissOfDeath), (version, FindingCode::InvalidReplies)]
         {
-            let server = start_server(&lab, at, &only(commit), true)?;
+            let server = start_server(&lab, at, &at_each_request(commit))?;
             let run = [&*target, "--engine", engine.name(), "-r", "1000", "-t", "0.4"];
             let result = result_of(lab.client(), &[&run[..], &["--timeout", TIMEOUT]].concat());
             let requests = server.end().requests;
@@ -451,9 +446,9 @@ pub(crate) fn run_survives_a_server_restart() -> Result<()> {
     host.netlink()?.add_address(host.first_interface().index, Prefix::host(OTHER_ADDRESS))?;
     let target = at.ip().to_string();
     for engine in ENGINES {
-        let no_fault = only(|_| None);
+        let no_fault = at_each_request(|_| None);
         let result = thread::scope(|scope| {
-            let first = start_server(&lab, at, &no_fault, false)?;
+            let first = start_server(&lab, at, &no_fault)?;
             let lab = &lab;
             let restart = scope.spawn(move || {
                 while first.requests() < 300 {
@@ -461,7 +456,7 @@ pub(crate) fn run_survives_a_server_restart() -> Result<()> {
                 }
                 first.end();
                 thread::sleep(Duration::from_millis(400));
-                start_server(lab, at, &no_fault, false)
+                start_server(lab, at, &no_fault)
             });
             let run = [&*target, "--engine", engine.name(), "-r", "1k-1.5k", "-x", "1.5"];
             let result = result_of(lab.client(), &[&run[..], &["-t", "1.5"]].concat());

@@ -96,7 +96,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
     all.extend(scenarios!(ROOT, isolation: leftovers_are_named, isolation_hides_the_host));
     // The longest first, so that none runs alone at the end.
-    all.extend(relay_tree::all());
     all.extend(faulty_master::all());
     all.extend(faulty_server::all());
     all.extend(container::all());
@@ -131,6 +130,7 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(relay_capacity::all());
     all.extend(relay_xdp::all());
     all.extend(relay_lifecycle::all());
+    all.extend(relay_tree::all());
     all.extend(scenarios!(ROOT, relay_differential: both_engines_decide_alike));
     all.extend(ci_outputs::all());
     all.extend(cycle_predict::all());

@@ -15,20 +15,21 @@ use horolog_record::{RelayTreeEngineDelays, RelayTreeMeasurement, RelayTreeResul
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::Scenario;
+use crate::scenario::{Queue, Scenario};
 use crate::{ROOT, relay_tree, scenarios};
 
 /// Timeout of a measurement of a small tree on a busy machine.
 const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(90);
+/// Interval that leaves a relay time to copy one packet before the next.
+const INTERVAL: [&str; 2] = ["--interval", "500us"];
 /// Largest ratio, either way, of model and measurement on a few cores that all nodes share.
 const RATIO_MAX: f64 = 6.0;
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let mut all = Vec::from(scenarios!(ROOT, relay_tree:
-        a_tree_of_relays_is_measured,
-        a_long_chain_is_slower_than_a_pair_as_modelled,
-        a_killed_measurement_leaves_nothing,
-    ));
+    let [tree] = scenarios!(ROOT, relay_tree: a_tree_of_relays_is_measured);
+    let [chain] = scenarios!(ROOT, relay_tree: a_long_chain_is_slower_than_a_pair_as_modelled);
+    let mut all = vec![tree.in_queue(Queue::Exclusive), chain.in_queue(Queue::Measuring)];
+    all.extend(scenarios!(ROOT, relay_tree: a_killed_measurement_leaves_nothing));
     all.extend(scenarios!(&[], relay_tree:
         a_tree_from_pairs_is_read_again,
         an_invalid_tree_is_refused,
@@ -64,8 +65,8 @@ fn is_near_model(ratio: f64) -> bool {
 }
 
 fn a_tree_of_relays_is_measured() -> Result<()> {
-    let arguments = ["--degree", "3", "--depth", "2", "--measure", "--packets", "300"];
-    let result = tree_result(&arguments)?;
+    let form = ["--degree", "3", "--depth", "2", "--measure", "--packets", "300"];
+    let result = tree_result(&[&form[..], &INTERVAL].concat())?;
     ensure!(result.nodes.len() == 13 && result.engines.len() == 2);
     for engine in &result.engines {
         let (name, medians) = (&engine.name, medians(engine)?);
@@ -95,8 +96,8 @@ fn a_tree_of_relays_is_measured() -> Result<()> {
 fn a_long_chain_is_slower_than_a_pair_as_modelled() -> Result<()> {
     for engine in ["send", "xdp"] {
         let of = |degree, depth| -> Result<(f64, f64)> {
-            let form = ["--degree", degree, "--depth", depth, "--measure", "--packets", "300"];
-            let result = tree_result(&[&form[..], &["--engine", engine]].concat())?;
+            let form = ["--degree", degree, "--depth", depth, "--measure", "--packets", "100"];
+            let result = tree_result(&[&form[..], &INTERVAL, &["--engine", engine]].concat())?;
             let engine = result.engines.first().context("no engine")?;
             Ok((engine.tree_ns, measurement_of(engine)?.tree_ns.context("no tree delay")?))
         };

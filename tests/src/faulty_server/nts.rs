@@ -117,9 +117,7 @@ fn start_server(
             let mut header = [0; HEADER_LEN];
             reply.emit(&mut header);
             let mut making = ReplyParts { keys: &keys, opened, header, nonces: &mut nonces };
-            let number = state.count_request();
-            let replies = if number % 2 == 1 {
-                let (index, commit) = faults.fault(number);
+            let replies = if let Some((index, commit)) = faults.fault(state.count_request()) {
                 state.count_fault(index);
                 commit(&mut making)
             } else {
