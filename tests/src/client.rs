@@ -62,6 +62,19 @@ impl Reply {
         let backward = transmit.since(self.received).as_ns();
         Span::from_ns(i64::midpoint(forward, backward))
     }
+
+    /// Returns true if the offset is `expected`, but for `error_max` and for what the paths may
+    /// contribute.
+    pub(crate) fn has_offset(&self, expected: Span, error_max: Span) -> bool {
+        let bound = error_max + self.path_error_max();
+        (-bound..=bound).contains(&(self.offset() - expected))
+    }
+
+    /// Returns the largest error of [`Self::offset`] that the paths may cause: half of the round
+    /// trip, which is long where client or server waits for a core.
+    pub(crate) fn path_error_max(&self) -> Span {
+        Span::from_ns(self.received.since(self.sent).as_ns() / 2)
+    }
 }
 
 /// Sends a request and returns its reply, which is checked except for its time.

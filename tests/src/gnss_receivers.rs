@@ -55,8 +55,7 @@ fn sentence_time_is_served() -> Result<()> {
         Server::start_without_local(lab.server(), Engine::Socket, &[at], &["--source", &source])?;
     wait_until("its time is served", || {
         let reply = client::query_from(lab.client(), at)?;
-        let off = reply.offset() - RECEIVER_OFFSET;
-        let is_right = (-ERROR_MAX..ERROR_MAX).contains(&off);
+        let is_right = reply.has_offset(RECEIVER_OFFSET, ERROR_MAX);
         ensure!(is_unsynchronised(&reply.header) || is_right, "{reply:?}");
         Ok(!is_unsynchronised(&reply.header))
     })?;
@@ -134,7 +133,7 @@ impl ServerPair {
         for ((server, at), before) in self.servers.iter().zip(self.at).zip(before) {
             wait_until(reasons[0], || {
                 let reply = client::query_from(lab.client(), at)?;
-                let is_near = (-ERROR_MAX..ERROR_MAX).contains(&(reply.offset() - RECEIVER_OFFSET));
+                let is_near = reply.has_offset(RECEIVER_OFFSET, ERROR_MAX);
                 ensure!(is_unsynchronised(&reply.header) || is_near, "{reasons:?}: {reply:?}");
                 let is_out =
                     is_unsynchronised(&reply.header) && rejected_count(server, reasons)? > before;
@@ -149,8 +148,7 @@ impl ServerPair {
         for at in self.at {
             wait_until("the time is served", || {
                 let reply = client::query_from(lab.client(), at)?;
-                let is_near = (-ERROR_MAX..ERROR_MAX).contains(&(reply.offset() - ahead));
-                Ok(!is_unsynchronised(&reply.header) && is_near)
+                Ok(!is_unsynchronised(&reply.header) && reply.has_offset(ahead, ERROR_MAX))
             })?;
         }
         Ok(())
@@ -210,8 +208,8 @@ fn a_saved_time_reveals_a_clock_that_was_set_back() -> Result<()> {
     let server = start()?;
     wait_until("the receiver is believed", || {
         let reply = client::query_from(lab.client(), at)?;
-        let off = reply.offset() - RECEIVER_OFFSET - days;
-        Ok(!is_unsynchronised(&reply.header) && (-ERROR_MAX..ERROR_MAX).contains(&off))
+        let is_right = reply.has_offset(RECEIVER_OFFSET + days, ERROR_MAX);
+        Ok(!is_unsynchronised(&reply.header) && is_right)
     })?;
     server.end("TERM").map(drop)
 }
@@ -283,8 +281,7 @@ fn gpsd_passes_the_time_on() -> Result<()> {
         let server = Server::start_without_local(lab.server(), Engine::Socket, &[at], arguments)?;
         wait_until("its time is served", || {
             let reply = client::query_from(lab.client(), at)?;
-            let off = reply.offset() - RECEIVER_OFFSET;
-            let is_right = (-ERROR_MAX..ERROR_MAX).contains(&off);
+            let is_right = reply.has_offset(RECEIVER_OFFSET, ERROR_MAX);
             ensure!(is_unsynchronised(&reply.header) || is_right, "{arguments:?}: {reply:?}");
             Ok(!is_unsynchronised(&reply.header))
         })?;

@@ -115,8 +115,9 @@ pub(crate) fn a_test_drift_is_served(engine: Engine) -> Result<()> {
     let elapsed_ns = second.sent.since(first.sent).as_ns();
     let expected_ns = i128::from(elapsed_ns) * i128::from(DRIFT_PPB) / 1_000_000_000;
     let gained_ns = (second.offset() - first.offset()).as_ns();
+    let paths = first.path_error_max() + second.path_error_max();
     ensure!(
-        (gained_ns - expected_ns as i64).abs() < DRIFT_ERROR_MAX_NS,
+        (gained_ns - expected_ns as i64).abs() < DRIFT_ERROR_MAX_NS + paths.as_ns(),
         "gained {gained_ns} ns in {elapsed_ns} ns instead of {expected_ns} ns"
     );
     Ok(())

@@ -190,9 +190,8 @@ fn await_master_time(lab: &Lab, at: SocketAddr) -> Result<()> {
     wait_until("the slave's measurements are served", || {
         // The server may not listen yet.
         let Ok(reply) = client::query_from(lab.server(), at) else { return Ok(false) };
-        let off = reply.offset() - ahead;
-        last = Some((reply.header, off));
-        Ok(!is_unsynchronised(&reply.header) && (-tolerance..tolerance).contains(&off))
+        last = Some(reply);
+        Ok(!is_unsynchronised(&reply.header) && reply.has_offset(ahead, tolerance))
     })
     .with_context(|| format!("{last:?}"))
 }
