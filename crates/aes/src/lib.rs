@@ -134,6 +134,7 @@ pub struct CmacChain<'a> {
 impl<'a> CmacChain<'a> {
     /// Returns a chain that starts from zero.
     #[must_use]
+    #[inline]
     pub const fn new(key: &'a AesKey, blocks: &'a [Block], last: &'a [Block]) -> Self {
         Self { key, blocks, last, state: [0; BLOCK_LEN] }
     }
@@ -146,6 +147,7 @@ impl<'a> CmacChain<'a> {
 
     /// Returns true if the chain has no blocks.
     #[must_use]
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

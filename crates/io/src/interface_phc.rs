@@ -100,6 +100,7 @@ impl InterfacePhc {
 
     /// Returns the conversion of hardware timestamps to the monotonic clock.
     #[must_use]
+    #[inline]
     pub const fn conversion(&self) -> PhcConversion {
         self.conversion
     }
@@ -114,6 +115,7 @@ impl InterfacePhc {
     /// Returns the error bound of the last comparison, in either direction: half the duration of
     /// the reading plus the error bound of the clock offset.
     #[must_use]
+    #[inline]
     pub const fn error_bound(&self) -> Span {
         self.error_bound
     }

@@ -62,6 +62,7 @@ impl PhcConversion {
 
     /// Converts a PHC timestamp; `None` if it is more than 4 s from the last readings.
     #[must_use]
+    #[inline]
     pub fn monotonic_of(&self, hardware_ns: i64) -> Option<Timestamp<Monotonic>> {
         let distance = hardware_ns.checked_sub(self.anchor.hardware_ns)?;
         if distance.unsigned_abs() > CONVERSION_DISTANCE_MAX.as_ns().unsigned_abs() {
@@ -88,6 +89,7 @@ impl PhcConversions {
     /// Converts a hardware timestamp to the monotonic clock; `None` without a recent comparison of
     /// its PHC.
     #[must_use]
+    #[inline]
     pub fn monotonic_of(&self, time: HardwareTimestamp) -> Option<Timestamp<Monotonic>> {
         let known = self.0.load();
         let (_, conversion) = known.iter().find(|(interface, _)| *interface == time.interface)?;

@@ -55,6 +55,7 @@ pub struct FrameEndpoints {
 impl DatagramEndpoints {
     /// Returns the endpoints of a datagram to `remote`, from a local address chosen by the kernel.
     #[must_use]
+    #[inline]
     pub fn to_remote(remote: SocketAddr) -> Self {
         Self { remote, ..Self::default() }
     }

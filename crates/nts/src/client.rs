@@ -203,11 +203,13 @@ impl ClientSession {
 
     /// Returns the number of unused cookies.
     #[must_use]
+    #[inline]
     pub fn cookie_count(&self) -> usize {
         self.cookies.len()
     }
 
     /// Removes and returns a cookie; `None` if there is none.
+    #[inline]
     pub fn take_cookie(&mut self) -> Option<Box<[u8]>> {
         self.cookies.pop()
     }

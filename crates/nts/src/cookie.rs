@@ -48,6 +48,7 @@ const HKDF_LABEL: &[u8] = b"horolog nts cookie 1";
 
 /// Returns the length of a cookie for a session with `algorithm`, in bytes.
 #[must_use]
+#[inline]
 pub const fn cookie_len(algorithm: AeadAlgorithm) -> usize {
     TEXT_OFFSET + 2 * algorithm.key_len()
 }

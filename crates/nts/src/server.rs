@@ -63,6 +63,7 @@ impl<'a> NtsRefusal<'a> {
     /// Returns the unique identifier for the kiss-o'-death (RFC 8915, section 5.7); `None` if the
     /// request must be dropped.
     #[must_use]
+    #[inline]
     pub const fn unique_id(&self) -> Option<&'a [u8]> {
         match self {
             Self::Malformed | Self::NoCookie => None,

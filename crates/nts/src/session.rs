@@ -62,6 +62,7 @@ impl SessionKeys {
 
     /// Returns the AEAD algorithm for which the keys are.
     #[must_use]
+    #[inline]
     pub const fn algorithm(&self) -> AeadAlgorithm {
         self.algorithm
     }

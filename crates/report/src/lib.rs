@@ -19,6 +19,7 @@ mod junit;
 mod kinds;
 mod limits;
 mod live;
+pub mod located_value;
 mod markdown_summary;
 mod metrics;
 mod relay_tree_gain;

@@ -3,11 +3,11 @@
 use horolog_record as record;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::Error as PathError;
 use thiserror::Error;
 
 use crate::compare::{self, ComparedValues};
 use crate::document::{DescribeResult, RenderableResult as _};
+use crate::located_value;
 use crate::table::TableStyle;
 
 /// Reason why a result cannot be rendered.
@@ -144,13 +144,9 @@ fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {
     ))
 }
 
-/// Parses a result. Only an invalid one is parsed again with path tracking, which slows parsing
-/// down by a third. A third parser, of results by value, would make a build of this crate longer.
+/// Parses a result. An error names the path of the value that does not fit.
 fn read<R: DeserializeOwned>(result: &Value) -> Result<R, RenderError> {
-    let where_it_is = |_| serde_path_to_error::deserialize(result);
-    R::deserialize(result)
-        .or_else(where_it_is)
-        .map_err(|error| schema_error(&schema(result), &error))
+    located_value::deserialize(result).map_err(|error| content_error(result, error.to_string()))
 }
 
 fn schema(result: &Value) -> String {
@@ -159,14 +155,6 @@ fn schema(result: &Value) -> String {
 
 fn content_error(result: &Value, what: String) -> RenderError {
     RenderError::Content { schema: schema(result), what }
-}
-
-/// Returns the error preceded by its path, such as `trials[0].sent: invalid type: ...`.
-fn schema_error(schema: &str, error: &PathError<serde_json::Error>) -> RenderError {
-    let (path, why) = (error.path().to_string(), error.inner());
-    // The path of the root is `.`.
-    let what = if path == "." { why.to_string() } else { format!("{path}: {why}") };
-    RenderError::Content { schema: schema.to_owned(), what }
 }
 
 /// Renderer of loads of NTS-KE exchanges, which share their schema with other loads.

@@ -276,6 +276,7 @@ pub struct ClockPageReader {
 impl ClockPageReader {
     /// Returns a reader of the same pages for this timeline.
     #[must_use]
+    #[inline]
     pub fn with_timeline(&self, timeline: LeapSecondRepresentation) -> Self {
         Self { shared: Arc::clone(&self.shared), timeline }
     }

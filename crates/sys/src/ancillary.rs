@@ -69,6 +69,7 @@ impl AncillaryData {
     /// Returns true if the destination is a unicast address of this host, or was not reported. For
     /// broadcast and multicast the kernel reports another local address, or none.
     #[must_use]
+    #[inline]
     pub fn is_unicast(&self) -> bool {
         self.destination == self.local
     }

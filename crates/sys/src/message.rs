@@ -83,6 +83,7 @@ impl MmsghdrTable {
 
     /// Returns the maximum number of datagrams in a call.
     #[must_use]
+    #[inline]
     pub fn slots(&self) -> usize {
         self.headers.len()
     }
@@ -93,6 +94,7 @@ impl MmsghdrTable {
     /// # Errors
     ///
     /// `WouldBlock` if nothing is pending, and pending errors of the socket.
+    #[inline]
     pub fn receive<'a>(
         &mut self,
         socket: BorrowedFd<'_>,

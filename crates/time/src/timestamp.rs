@@ -78,6 +78,7 @@ impl<S: Timescale> fmt::Debug for Timestamp<S> {
 impl<S: Timescale> Sub for Timestamp<S> {
     type Output = Span;
 
+    #[inline]
     fn sub(self, earlier: Self) -> Span {
         Span::from_ns(self.ns.saturating_sub(earlier.ns))
     }
@@ -86,6 +87,7 @@ impl<S: Timescale> Sub for Timestamp<S> {
 impl<S: Timescale> Add<Span> for Timestamp<S> {
     type Output = Self;
 
+    #[inline]
     fn add(self, span: Span) -> Self {
         Self::from_ns(self.ns.saturating_add(span.as_ns()))
     }
@@ -94,6 +96,7 @@ impl<S: Timescale> Add<Span> for Timestamp<S> {
 impl<S: Timescale> Sub<Span> for Timestamp<S> {
     type Output = Self;
 
+    #[inline]
     fn sub(self, span: Span) -> Self {
         Self::from_ns(self.ns.saturating_sub(span.as_ns()))
     }
@@ -135,6 +138,7 @@ impl Span {
 impl Add for Span {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -143,12 +147,14 @@ impl Add for Span {
 impl Sub for Span {
     type Output = Self;
 
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl From<Duration> for Span {
+    #[inline]
     fn from(duration: Duration) -> Self {
         Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
     }
@@ -183,6 +189,7 @@ impl fmt::Display for Span {
 impl Neg for Span {
     type Output = Self;
 
+    #[inline]
     fn neg(self) -> Self {
         Self(self.0.saturating_neg())
     }

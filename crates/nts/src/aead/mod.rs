@@ -42,6 +42,7 @@ impl AeadAlgorithm {
 
     /// Returns the algorithm with this number in IANA's AEAD registry, if it is supported.
     #[must_use]
+    #[inline]
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
             15 => Some(Self::AesSivCmac256),
@@ -52,6 +53,7 @@ impl AeadAlgorithm {
 
     /// Returns the number in IANA's AEAD registry.
     #[must_use]
+    #[inline]
     pub const fn number(self) -> u16 {
         self as u16
     }
@@ -68,6 +70,7 @@ impl AeadAlgorithm {
     /// Returns the length of the nonces generated here, in bytes. AES-SIV accepts any other length
     /// than 0 as well.
     #[must_use]
+    #[inline]
     pub const fn nonce_len(self) -> usize {
         match self {
             Self::AesSivCmac256 => 16,

@@ -71,6 +71,7 @@ impl MacAlgorithm {
 
     /// Returns the length of a complete digest, in bytes.
     #[must_use]
+    #[inline]
     pub const fn digest_len(self) -> usize {
         match self {
             Self::Aes128 | Self::Aes256 => 16,
@@ -155,12 +156,14 @@ impl SymmetricKey {
 
     /// Returns the key identifier.
     #[must_use]
+    #[inline]
     pub const fn id(&self) -> u32 {
         self.id
     }
 
     /// Returns the algorithm of the digest.
     #[must_use]
+    #[inline]
     pub const fn algorithm(&self) -> MacAlgorithm {
         self.algorithm
     }

@@ -154,6 +154,7 @@ impl Histogram {
 
     /// Returns the number of values.
     #[must_use]
+    #[inline]
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -13,6 +13,7 @@ use horolog_record::{
     CYCLE_SCHEMA, CycleResult, HOST_ALL_SCHEMA, HOST_CLOCK_SCHEMA, HOST_INTERRUPT_SCHEMA,
     HOST_SWITCH_SCHEMA, HOST_TIMER_SCHEMA, HostMeasurementKind, PATH_UDP_SCHEMA,
 };
+use horolog_report::located_value::deserialize;
 use serde_json::Value;
 
 use crate::failure::CommandFailure;
@@ -38,7 +39,7 @@ pub(in crate::commands::cycle) fn read_costs(
 ) -> Result<Vec<CostInput>, CommandFailure> {
     let refused = |why: String| CommandFailure::usage(format!("{}: {why}", path.display()));
     let (schema, json) = read_result(path)?;
-    let records = parse_cost_records(&schema, json).map_err(refused)?;
+    let records = parse_cost_records(&schema, &json).map_err(refused)?;
     Ok(cost_inputs(&path.display().to_string(), records))
 }
 
@@ -47,7 +48,7 @@ pub(super) fn read_cycle_result(path: &Path) -> Result<CycleResult, CommandFailu
     let refused = |why: String| CommandFailure::usage(format!("{}: {why}", path.display()));
     match read_result(path)? {
         (schema, json) if schema == CYCLE_SCHEMA => {
-            serde_json::from_value(json).map_err(|error| refused(format!("not a result: {error}")))
+            deserialize(&json).map_err(|error| refused(format!("not a result: {error}")))
         }
         (schema, _) => {
             Err(refused(format!("its schema is {schema}; give a result of 'cycle run'")))
@@ -65,23 +66,22 @@ fn read_result(path: &Path) -> Result<(String, Value), CommandFailure> {
 }
 
 /// Converts a result of this schema to cost records.
-fn parse_cost_records(schema: &str, json: Value) -> Result<Vec<CostSourceResult>, String> {
-    use serde_json::from_value;
+fn parse_cost_records(schema: &str, json: &Value) -> Result<Vec<CostSourceResult>, String> {
     let records = match schema {
-        HOST_ALL_SCHEMA => from_value(json).map(CostSourceResult::from_host_all),
+        HOST_ALL_SCHEMA => deserialize(json).map(CostSourceResult::from_host_all),
         HOST_SWITCH_SCHEMA => {
-            from_value(json).map(|one| vec![CostSourceResult::Switch(Box::new(one))])
+            deserialize(json).map(|one| vec![CostSourceResult::Switch(Box::new(one))])
         }
         HOST_TIMER_SCHEMA => {
-            from_value(json).map(|one| vec![CostSourceResult::Timer(Box::new(one))])
+            deserialize(json).map(|one| vec![CostSourceResult::Timer(Box::new(one))])
         }
         HOST_INTERRUPT_SCHEMA => {
-            from_value(json).map(|one| vec![CostSourceResult::Interrupt(Box::new(one))])
+            deserialize(json).map(|one| vec![CostSourceResult::Interrupt(Box::new(one))])
         }
         HOST_CLOCK_SCHEMA => {
-            from_value(json).map(|one| vec![CostSourceResult::Clock(Box::new(one))])
+            deserialize(json).map(|one| vec![CostSourceResult::Clock(Box::new(one))])
         }
-        PATH_UDP_SCHEMA => from_value(json).map(|one| vec![CostSourceResult::Path(Box::new(one))]),
+        PATH_UDP_SCHEMA => deserialize(json).map(|one| vec![CostSourceResult::Path(Box::new(one))]),
         _ => {
             return Err(format!(
                 "its schema is {schema}; give a result of 'host all', 'host timer', 'host switch', \
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn results_are_known_by_their_schema() {
-        let why = parse_cost_records("horolog.load/2", Value::Null).unwrap_err();
+        let why = parse_cost_records("horolog.load/2", &Value::Null).unwrap_err();
         assert!(why.starts_with("its schema is horolog.load/2; give a result of"), "{why}");
-        let why = parse_cost_records(HOST_TIMER_SCHEMA, Value::Null).unwrap_err();
+        let why = parse_cost_records(HOST_TIMER_SCHEMA, &Value::Null).unwrap_err();
         assert!(why.starts_with("not a result: "), "{why}");
     }
 
