@@ -132,11 +132,7 @@ fn serve(sockets: &[UdpSocket; 4], faults: &PtpFaults, state: &ResponderState) {
             }
             let context =
                 Context { request: &request, before: before.as_ref(), other: other.as_ref() };
-            let wrong = faults.fault(state.count_request()).and_then(|(index, act)| {
-                let wrong = act.responses(&context)?;
-                state.count_fault(index);
-                Some(wrong)
-            });
+            let wrong = faults.commit(state, state.count_request(), |act| act.responses(&context));
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| request.correct_response());
             waiting.extend(datagrams.into_iter().map(|one| (now + one.delay, one)));

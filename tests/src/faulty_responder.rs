@@ -35,15 +35,25 @@ impl<O: Copy + PartialEq, F: Copy> FaultGroup<O, F> {
         Self { outcome, kinds: vec![("only", fault)], interval: 1 }
     }
 
-    /// Returns the fault of the request with this number, with its index for
-    /// [`ResponderState::count_fault`]; `None` for one that gets a correct reply. With a fault at
-    /// every second request, the first one is correct, since clients learn from it who answers, and
-    /// so is the last one of an even number: a trial ends with the last reply, and what a fault
-    /// sends after its own reply would not be counted.
-    pub(crate) fn fault(&self, request: u64) -> Option<(usize, F)> {
-        let has_fault = self.interval == 1 || request > 0 && request.is_multiple_of(self.interval);
+    /// Commits and counts the fault of the request with this number, and returns what `commit` made
+    /// of it; `None` if the request gets a correct reply. With a fault at every second request, the
+    /// first one is correct, since clients learn from it who answers, and so is the last one of an
+    /// even number: a trial ends with the last reply, and what a fault sends after its own reply
+    /// would not be counted.
+    pub(crate) fn commit<R>(
+        &self,
+        state: &ResponderState,
+        request: u64,
+        commit: impl FnOnce(F) -> Option<R>,
+    ) -> Option<R> {
+        if self.interval > 1 && (request == 0 || !request.is_multiple_of(self.interval)) {
+            return None;
+        }
         let index = (request / self.interval) as usize % self.kinds.len();
-        has_fault.then(|| (index, self.kinds[index].1))
+        let committed = commit(self.kinds[index].1)?;
+        state.faults.fetch_add(1, Ordering::Relaxed);
+        state.kinds.fetch_or(1 << index, Ordering::Relaxed);
+        Some(committed)
     }
 
     /// Returns the names of all kinds.
@@ -88,12 +98,6 @@ impl ResponderState {
     /// Counts a request; returns the number of requests before it.
     pub(crate) fn count_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Counts a fault of the kind with this index.
-    pub(crate) fn count_fault(&self, index: usize) {
-        self.faults.fetch_add(1, Ordering::Relaxed);
-        self.kinds.fetch_or(1 << index, Ordering::Relaxed);
     }
 }
 

@@ -279,13 +279,9 @@ fn serve(sockets: &[UdpSocket; 3], faults: &NtpFaults, state: &ResponderState) {
                 other = before;
             }
             before = Some((from, reply));
-            let requests = state.count_request();
-            let request = Request { from, reply, other, number: requests };
-            let wrong = faults.fault(requests).and_then(|(index, commit)| {
-                let wrong = commit(&request)?;
-                state.count_fault(index);
-                Some(wrong)
-            });
+            let number = state.count_request();
+            let request = Request { from, reply, other, number };
+            let wrong = faults.commit(state, number, |commit| commit(&request));
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| vec![request.correct_reply()]);
             pending.extend(datagrams.into_iter().map(|one| (now + one.after, one)));

@@ -26,10 +26,13 @@ const INTERVAL: [&str; 2] = ["--interval", "500us"];
 const RATIO_MAX: f64 = 6.0;
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let [tree] = scenarios!(ROOT, relay_tree: a_tree_of_relays_is_measured);
-    let [chain] = scenarios!(ROOT, relay_tree: a_long_chain_is_slower_than_a_pair_as_modelled);
-    let mut all = vec![tree.in_queue(Queue::Exclusive), chain.in_queue(Queue::Measuring)];
-    all.extend(scenarios!(ROOT, relay_tree: a_killed_measurement_leaves_nothing));
+    let [tree, chain, killed] = scenarios!(ROOT, relay_tree:
+        a_tree_of_relays_is_measured,
+        a_long_chain_is_slower_than_a_pair_as_modelled,
+        a_killed_measurement_leaves_nothing,
+    );
+    let (tree, chain) = (tree.in_queue(Queue::Exclusive), chain.in_queue(Queue::Measuring));
+    let mut all = vec![tree, chain, killed];
     all.extend(scenarios!(&[], relay_tree:
         a_tree_from_pairs_is_read_again,
         an_invalid_tree_is_refused,

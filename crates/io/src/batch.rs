@@ -174,7 +174,6 @@ impl<A: Copy + Default> Batch<A> {
     /// Appends a packet. Returns true on success, false if the batch is full or the packet is
     /// longer than a buffer.
     #[must_use]
-    #[inline]
     pub fn push(&mut self, address: A, bytes: &[u8]) -> bool {
         bytes.len() <= self.capacity
             && self.push_with(address, |buffer| {

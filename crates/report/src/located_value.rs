@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Deserialises a value. An error names the path of the value within that does not fit.
 pub fn deserialize<R: DeserializeOwned>(value: &Value) -> Result<R, LocatedError> {
@@ -81,29 +81,30 @@ impl<'v> LocatedValue<'v> {
                 (None, None) => visitor.visit_f64(number.as_f64().unwrap_or(f64::NAN)),
             },
             Value::String(text) => visitor.visit_borrowed_str(text),
-            Value::Array(_) => self.visit_elements(visitor),
-            Value::Object(_) => visitor.visit_map(self.fields()),
+            Value::Array(elements) => visit_elements(elements, visitor),
+            Value::Object(fields) => visitor.visit_map(located_fields(fields)),
         }
     }
+}
 
-    fn visit_elements<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, LocatedError> {
-        let elements = self.value.as_array().into_iter().flatten().enumerate();
-        let located = |(index, value)| LocatedValue { value, segment: PathSegment::Element(index) };
-        let mut elements = SeqDeserializer::new(elements.map(located));
-        let visited = visitor.visit_seq(&mut elements)?;
-        // More elements than the type has are an error.
-        elements.end().map(|()| visited)
-    }
+fn visit_elements<'v, V: Visitor<'v>>(
+    elements: &'v [Value],
+    visitor: V,
+) -> Result<V::Value, LocatedError> {
+    let located = |(index, value)| LocatedValue { value, segment: PathSegment::Element(index) };
+    let mut elements = SeqDeserializer::new(elements.iter().enumerate().map(located));
+    let visited = visitor.visit_seq(&mut elements)?;
+    // More elements than the type has are an error.
+    elements.end().map(|()| visited)
+}
 
-    /// Returns the fields of an object; none of another value.
-    fn fields(
-        self,
-    ) -> MapDeserializer<'v, impl Iterator<Item = (&'v str, LocatedValue<'v>)>, LocatedError> {
-        let located = |(name, value): (&'v String, _)| {
-            (name.as_str(), LocatedValue { value, segment: PathSegment::Field(name) })
-        };
-        MapDeserializer::new(self.value.as_object().into_iter().flatten().map(located))
-    }
+fn located_fields<'v>(
+    fields: &'v Map<String, Value>,
+) -> MapDeserializer<'v, impl Iterator<Item = (&'v str, LocatedValue<'v>)>, LocatedError> {
+    let located = |(name, value): (&'v String, &'v Value)| {
+        (name.as_str(), LocatedValue { value, segment: PathSegment::Field(name) })
+    };
+    MapDeserializer::new(fields.iter().map(located))
 }
 
 impl<'v> Deserializer<'v> for LocatedValue<'v> {
@@ -135,7 +136,7 @@ impl<'v> Deserializer<'v> for LocatedValue<'v> {
         let visited = match self.value {
             Value::String(name) => visitor.visit_enum(name.as_str().into_deserializer()),
             Value::Object(fields) if fields.len() == 1 => {
-                visitor.visit_enum(MapAccessDeserializer::new(self.fields()))
+                visitor.visit_enum(MapAccessDeserializer::new(located_fields(fields)))
             }
             Value::Object(_) => {
                 Err(de::Error::invalid_value(Unexpected::Map, &"a map with a single key"))

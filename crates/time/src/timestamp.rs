@@ -78,7 +78,6 @@ impl<S: Timescale> fmt::Debug for Timestamp<S> {
 impl<S: Timescale> Sub for Timestamp<S> {
     type Output = Span;
 
-    #[inline]
     fn sub(self, earlier: Self) -> Span {
         Span::from_ns(self.ns.saturating_sub(earlier.ns))
     }
@@ -87,7 +86,6 @@ impl<S: Timescale> Sub for Timestamp<S> {
 impl<S: Timescale> Add<Span> for Timestamp<S> {
     type Output = Self;
 
-    #[inline]
     fn add(self, span: Span) -> Self {
         Self::from_ns(self.ns.saturating_add(span.as_ns()))
     }
@@ -96,7 +94,6 @@ impl<S: Timescale> Add<Span> for Timestamp<S> {
 impl<S: Timescale> Sub<Span> for Timestamp<S> {
     type Output = Self;
 
-    #[inline]
     fn sub(self, span: Span) -> Self {
         Self::from_ns(self.ns.saturating_sub(span.as_ns()))
     }

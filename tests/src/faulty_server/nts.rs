@@ -117,12 +117,9 @@ fn start_server(
             let mut header = [0; HEADER_LEN];
             reply.emit(&mut header);
             let mut making = ReplyParts { keys: &keys, opened, header, nonces: &mut nonces };
-            let replies = if let Some((index, commit)) = faults.fault(state.count_request()) {
-                state.count_fault(index);
-                commit(&mut making)
-            } else {
-                vec![making.sealed_reply()]
-            };
+            let wrong =
+                faults.commit(state, state.count_request(), |commit| Some(commit(&mut making)));
+            let replies = wrong.unwrap_or_else(|| vec![making.sealed_reply()]);
             for reply in replies {
                 let _ = socket.send_to(&reply, from);
             }

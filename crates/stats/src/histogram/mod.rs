@@ -154,7 +154,6 @@ impl Histogram {
 
     /// Returns the number of values.
     #[must_use]
-    #[inline]
     pub fn count(&self) -> u64 {
         self.count
     }
