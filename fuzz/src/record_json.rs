@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use horolog_record::{AfterResult, CompareVerdict, LoadResult, PathUdpResult, QueryResult};
 use horolog_report::table::{self, TableStyle};
 use horolog_report::{
-    ComparableResult, RenderableResult as _, ResultComparison, csv, page_of, result_kinds,
-    table_of, to_json,
+    ComparableResult, RenderableResult as _, ResultComparison, csv, parse_result, result_kinds,
+    to_json,
 };
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -45,11 +45,11 @@ fn render_as_every_kind(mut result: Value) {
         if let Some(fields) = result.as_object_mut() {
             fields.insert("schema".to_owned(), Value::from(kind));
         }
-        for style in &STYLES {
-            let _ = table_of(result.clone(), style);
-        }
-        if let Ok(html) = page_of(&result) {
-            page(&html);
+        if let Ok(parsed) = parse_result(&result) {
+            for style in &STYLES {
+                let _ = parsed.text(style);
+            }
+            page(&parsed.page());
         }
         if let Ok(run) = ComparableResult::read(&result) {
             let runs = [run];

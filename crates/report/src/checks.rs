@@ -91,7 +91,7 @@ impl CommandChecks {
             seconds,
             cases,
             findings,
-            text: result.and_then(|result| crate::table_of(result.clone(), &style).ok()),
+            text: result.and_then(|result| Some(crate::parse_result(result).ok()?.text(&style))),
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::document::DescribeResult;
 use crate::metrics::{MetricValue, joined};
-use crate::render::{RenderError, compared_values};
+use crate::parse::{ResultParseError, compared_values};
 
 /// Value that is compared, of one item.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<'a> ComparableResult<'a> {
     ///
     /// Fails if the kind of the result is unknown, or its content is invalid or has a damaged
     /// histogram: its metrics would silently be left out.
-    pub fn read(result: &'a Value) -> Result<Self, RenderError> {
+    pub fn read(result: &'a Value) -> Result<Self, ResultParseError> {
         Ok(Self { result, values: compared_values(result)? })
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn values_of<R: DescribeResult + 'static>(result: &R) -> Result<Compa
                 all.extend(values.into_iter().map(|(key, value)| (of_part(key), value)));
             }
             // This program knows no metric of it.
-            Err(RenderError::Kind(_)) => {}
+            Err(ResultParseError::Kind(_)) => {}
             Err(error) => return Err(format!("{part}: {error}")),
         }
     }

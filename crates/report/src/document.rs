@@ -170,6 +170,9 @@ pub(crate) struct DocumentBlock<'a> {
 /// Function that returns the lines for a terminal.
 pub(crate) type TerminalLinesRenderer<'a> = Box<dyn Fn(&TableStyle) -> Vec<String> + 'a>;
 
+/// Function that returns HTML markup.
+pub(crate) type MarkupRenderer<'a> = Box<dyn Fn() -> String + 'a>;
+
 /// Content of a [`DocumentBlock`].
 pub(crate) enum BlockContent<'a> {
     /// Title with the subject of the measurement; first on a terminal, not on a page.
@@ -184,7 +187,7 @@ pub(crate) enum BlockContent<'a> {
     /// Additional sentences; on a page only.
     Details(Vec<String>),
     /// HTML markup; on a page only.
-    Markup(String),
+    Markup(MarkupRenderer<'a>),
     Distributions(DistributionSet<'a>),
     /// Plot with markup below it; on a page only.
     Plot(Plot, String),

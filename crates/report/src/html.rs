@@ -88,7 +88,9 @@ impl<R: Serialize + ?Sized> PageTemplateValues<'_, R> {
 /// in a value is kept; unknown names are kept too.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
-    let mut page = parts.next().unwrap_or_default().to_owned();
+    let length = template.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>();
+    let mut page = String::with_capacity(length);
+    page.push_str(parts.next().unwrap_or_default());
     for part in parts {
         let known = part.split_once("}}").and_then(|(name, rest)| {
             values.iter().find(|(key, _)| *key == name).map(|(_, value)| (value, rest))

@@ -128,7 +128,8 @@ fn markup(content: &BlockContent<'_>, plots: &mut Vec<Plot>) -> String {
         BlockContent::Plot(plot, below) => draw(plot.clone(), below, plots),
         BlockContent::Facts(group) => fact_table(group),
         BlockContent::Part(heading, document) => part(heading, document, plots),
-        BlockContent::Custom(_, markup) | BlockContent::Markup(markup) => markup.clone(),
+        BlockContent::Markup(markup) => markup(),
+        BlockContent::Custom(_, markup) => markup.clone(),
         BlockContent::PageNote(_)
         | BlockContent::Failure(_)
         | BlockContent::LiveRows(_)

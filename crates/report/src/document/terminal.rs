@@ -40,7 +40,7 @@ pub(super) fn text(document: &ResultDocument<'_>, style: &TableStyle) -> String 
     if !document.blocks.iter().any(is_judgement) {
         lines.extend(judgement(document, style));
     }
-    lines.join("\n").trim_end().to_owned()
+    grid::without_control_chars(lines.join("\n").trim_end(), style.colour)
 }
 
 fn judgement(document: &ResultDocument<'_>, style: &TableStyle) -> Vec<String> {

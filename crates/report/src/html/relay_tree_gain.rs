@@ -14,9 +14,9 @@ use crate::units::{ABSENT, percent, signed_mean_ns};
 const GAINS: &str = "gains";
 
 /// Returns the gains of whole trees, of each node, and of each node alone.
-pub(crate) fn gains<'a>(result: &RelayTreeResult) -> [BlockContent<'a>; 3] {
+pub(crate) fn gains(result: &RelayTreeResult) -> [BlockContent<'_>; 3] {
     [
-        BlockContent::Markup(trees(result)),
+        BlockContent::Markup(Box::new(|| trees(result))),
         BlockContent::Plot(by_node(result), nodes(result)),
         BlockContent::Plot(alone(result), String::new()),
     ]

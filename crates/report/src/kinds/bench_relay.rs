@@ -43,8 +43,8 @@ impl DescribeResult for BenchRelayResult {
         let tables = [
             BlockContent::Custom(Box::new(|style| lines(self, style)), totals)
                 .under("Copies without loss"),
-            BlockContent::Markup(of_sizes(self, "gains", gains_of)).under("Gain"),
-            BlockContent::Markup(of_sizes(self, "costs", costs_of))
+            BlockContent::Markup(Box::new(|| of_sizes(self, "gains", gains_of))).under("Gain"),
+            BlockContent::Markup(Box::new(|| of_sizes(self, "costs", costs_of)))
                 .under("Cost of a copy at half that rate"),
         ];
         let plots = plots(self)

@@ -35,8 +35,8 @@ impl DescribeResult for CampaignResult {
             self.plan.name,
             if self.local { "lab hosts on one host" } else { "agents" }
         );
-        let merged = each(figures(self).iter().enumerate(), merged_table);
-        let plan = format!("<pre>{}</pre>\n", text(&self.plan.text));
+        let merged = || each(figures(self).iter().enumerate(), merged_table);
+        let plan = || format!("<pre>{}</pre>\n", text(&self.plan.text));
         let summary = sentences(self);
         ResultDocument {
             kind: "campaign",
@@ -50,11 +50,11 @@ impl DescribeResult for CampaignResult {
             blocks: vec![
                 BlockContent::Custom(Box::new(|style| lines(self, style)), String::new()).under(""),
                 BlockContent::Details(summary).under("Summary"),
-                BlockContent::Markup(merged).under("Merged results"),
-                BlockContent::Markup(breakdown_bars(self)).under("Breakdown"),
+                BlockContent::Markup(Box::new(merged)).under("Merged results"),
+                BlockContent::Markup(Box::new(|| breakdown_bars(self))).under("Breakdown"),
                 BlockContent::Distributions(distributions(self)).under("Distributions"),
-                BlockContent::Markup(part_table(self)).under("Parts"),
-                BlockContent::Markup(plan).under("Plan"),
+                BlockContent::Markup(Box::new(|| part_table(self))).under("Parts"),
+                BlockContent::Markup(Box::new(plan)).under("Plan"),
             ],
             method: METHOD,
             limits: &[],

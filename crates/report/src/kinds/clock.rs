@@ -95,7 +95,8 @@ impl DescribeResult for ClockSimulateResult {
                 BlockContent::Remarks(outages.collect()).under("Outages"),
                 BlockContent::Introduction(deviations).under(""),
                 BlockContent::Remarks(counts(self)).under("Pulses and sentences"),
-                BlockContent::Markup(allan_table(&stability(self))).under("Allan deviation"),
+                BlockContent::Markup(Box::new(|| allan_table(&stability(self))))
+                    .under("Allan deviation"),
                 BlockContent::Introduction(vec![LITERATURE.to_owned()]).under(""),
             ],
             method: METHOD,

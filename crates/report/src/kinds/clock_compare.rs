@@ -69,7 +69,8 @@ impl DescribeResult for ClockCompareResult {
                 BlockContent::Plot(over_time(self), String::new()).under(SHAPES),
                 BlockContent::Plot(allan_plot(STABILITY, &stability(self)), String::new())
                     .under(SHAPES),
-                BlockContent::Markup(allan_table(&stability(self))).under("Allan deviation"),
+                BlockContent::Markup(Box::new(|| allan_table(&stability(self))))
+                    .under("Allan deviation"),
             ],
             method: METHOD,
             limits: &self.limits,

@@ -43,9 +43,9 @@ impl DescribeResult for RunsCompareResult {
             BlockContent::Custom(Box::new(|style| lines(self, style)), changes(self))
                 .under("Changes"),
             BlockContent::Introduction(method.into_iter().collect()).under("Changes"),
-            BlockContent::Markup(metrics(self)).under("Metrics"),
+            BlockContent::Markup(Box::new(|| metrics(self))).under("Metrics"),
             BlockContent::Details(only(self, usize::MAX)).under("Only in one run"),
-            BlockContent::Markup(conditions(self)).under("Other differences"),
+            BlockContent::Markup(Box::new(|| conditions(self))).under("Other differences"),
             BlockContent::PageNote(NOTE).under(""),
         ];
         let failure = failure(self).map(|failure| BlockContent::Failure(failure).under(""));

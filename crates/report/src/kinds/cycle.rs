@@ -64,7 +64,7 @@ impl DescribeResult for CycleResult {
         };
         let figures = |row: &NodeTaskRow<'_>| figures(row).to_vec();
         let mut blocks = vec![
-            BlockContent::Markup(meters(self, &rows)).under("Tasks"),
+            BlockContent::Markup(Box::new(|| meters(self, &self::rows(self)))).under("Tasks"),
             BlockContent::Table(table(self, (TABLE, "Periodic tasks"), &FIGURES, figures))
                 .under("Tasks"),
             BlockContent::Custom(Box::new(bars), String::new()).under("Tasks"),

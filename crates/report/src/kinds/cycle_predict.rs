@@ -44,7 +44,7 @@ impl DescribeResult for CyclePredictResult {
         let mut blocks = vec![
             BlockContent::Title(heading(self)).under(""),
             BlockContent::Summary(summary).under("Summary"),
-            BlockContent::Markup(stacks(self)).under("Bounds relative to deadlines"),
+            BlockContent::Markup(Box::new(|| stacks(self))).under("Bounds relative to deadlines"),
             BlockContent::Table(task_table(self)).under("Tasks"),
         ];
         if !terms(self).is_empty() {
@@ -52,7 +52,7 @@ impl DescribeResult for CyclePredictResult {
         }
         blocks.extend([
             BlockContent::Shape(Box::new(|style| shares(self, style))).under("Bound components"),
-            BlockContent::Markup(costs(self)).under("Host costs"),
+            BlockContent::Markup(Box::new(|| costs(self))).under("Host costs"),
             BlockContent::Introduction(cost_lines(self)).under(""),
         ]);
         ResultDocument {

@@ -38,7 +38,7 @@ impl DescribeResult for DemoResult {
         let plot = |(plot, below)| BlockContent::Plot(plot, below).under("Rate, loss and latency");
         blocks.extend(plots(self).map(plot));
         blocks.extend([
-            BlockContent::Markup(servers(self)).under("Servers and their trials"),
+            BlockContent::Markup(Box::new(|| servers(self))).under("Servers and their trials"),
             BlockContent::PageNote(LOAD_NOTE).under(""),
         ]);
         if let Some(best) = best(self) {

@@ -35,8 +35,8 @@ impl DescribeResult for HostAllResult {
         let own = [
             BlockContent::Custom(Box::new(|style| lines(self, style)), worst(self))
                 .under("Worst findings"),
-            BlockContent::Markup(overview(self)).under("Parts"),
-            BlockContent::Markup(findings(&self.findings)).under("Overall"),
+            BlockContent::Markup(Box::new(|| overview(self))).under("Parts"),
+            BlockContent::Markup(Box::new(|| findings(&self.findings))).under("Overall"),
             BlockContent::PageNote(NOTE).under(""),
         ];
         ResultDocument {

@@ -46,9 +46,10 @@ impl DescribeResult for LoadResult {
             BlockContent::Details(mix_parts::line(self).into_iter().collect())
                 .under("Request kinds"),
             BlockContent::Details(clients::lines(self)).under("Clients"),
-            BlockContent::Markup(losses(self)).under("Loss locations"),
-            BlockContent::Markup(trials::trials(self, "trials")).under("Trials"),
-            BlockContent::Markup(intervals::intervals(self, "intervals")).under("Intervals"),
+            BlockContent::Markup(Box::new(|| losses(self))).under("Loss locations"),
+            BlockContent::Markup(Box::new(|| trials::trials(self, "trials"))).under("Trials"),
+            BlockContent::Markup(Box::new(|| intervals::intervals(self, "intervals")))
+                .under("Intervals"),
             BlockContent::PageNote(LOAD_NOTE).under(""),
         ]);
         let count = match self.trials.len() {

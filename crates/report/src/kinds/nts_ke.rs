@@ -53,7 +53,7 @@ impl DescribeResult for NtsKeLoadResult {
         }));
         blocks.extend([
             BlockContent::Details(failures(&self.trials).into_iter().collect()).under("Failures"),
-            BlockContent::Markup(table(self)).under("Trials"),
+            BlockContent::Markup(Box::new(|| table(self))).under("Trials"),
             BlockContent::PageNote(METHOD).under(""),
         ]);
         if self.search.is_none() {

@@ -69,7 +69,7 @@ impl DescribeResult for PathStallResult {
         }
         blocks.extend([
             BlockContent::Plot(batches(self), String::new()).under("Batches"),
-            BlockContent::Markup(claims(self)).under("Claims about stalls"),
+            BlockContent::Markup(Box::new(|| claims(self))).under("Claims about stalls"),
         ]);
         if let Some(watch) = &self.watched {
             let lines = |style: &TableStyle| watched_lines(watch, style);

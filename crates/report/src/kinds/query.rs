@@ -68,8 +68,9 @@ impl DescribeResult for QueryResult {
                 plot(over_time(self, &OFFSETS, |sample| sample.offset_ns)),
                 plot(over_time(self, &DELAYS, |sample| sample.delay_ns)),
                 plot(allan_plot(STABILITY, &stability(self))),
-                BlockContent::Markup(statistics_table(self)).under("Statistics"),
-                BlockContent::Markup(allan_table(&stability(self))).under("Allan deviation"),
+                BlockContent::Markup(Box::new(|| statistics_table(self))).under("Statistics"),
+                BlockContent::Markup(Box::new(|| allan_table(&stability(self))))
+                    .under("Allan deviation"),
                 BlockContent::PageNote(NOTE).under(""),
             ],
             method: "",

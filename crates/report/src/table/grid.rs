@@ -76,6 +76,20 @@ impl CellTone {
     }
 }
 
+/// Returns lines without their control characters, which could move the cursor, since a result may
+/// come from another host. The escape sequences of tones remain if there is `colour`.
+pub(crate) fn without_control_chars(lines: &str, colour: bool) -> String {
+    const TONES: [&str; 4] = ["[0m", "[1m", "[1;31m", "[33m"];
+    let mut printable = String::with_capacity(lines.len());
+    for (index, piece) in lines.split('\x1b').enumerate() {
+        if index > 0 && colour && TONES.iter().any(|tone| piece.starts_with(tone)) {
+            printable.push('\x1b');
+        }
+        printable.extend(piece.chars().filter(|c| *c == '\n' || !c.is_control()));
+    }
+    printable
+}
+
 /// Text and emphasis of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct GridCell {

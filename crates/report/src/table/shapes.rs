@@ -171,7 +171,7 @@ mod tests {
         for (name, result) in results() {
             for width in [0, 40, 60, 80, 100, 200, usize::MAX] {
                 let style = TableStyle { colour: false, width };
-                let text = crate::table_of(result.clone(), &style).unwrap();
+                let text = crate::parse_result(&result).unwrap().text(&style);
                 let shapes = text.lines().filter(|line| is_shape(line));
                 let widest = shapes.map(|line| line.chars().count()).max().unwrap_or(0);
                 assert!(widest <= width.min(LINE_MAX), "{name}, {width}:\n{text}");
@@ -205,7 +205,8 @@ mod tests {
                 let mut result = result.clone();
                 with_numbers(&mut result, &number.parse().unwrap());
                 // An invalid result may be refused.
-                let Ok(text) = crate::table_of(result, &TableStyle::default()) else { continue };
+                let Ok(result) = crate::parse_result(&result) else { continue };
+                let text = result.text(&TableStyle::default());
                 assert!(!text.contains("NaN"), "{name}, {number}:\n{text}");
             }
         }

@@ -7,7 +7,7 @@ use clap::Args;
 use super::run_input::ResultReader;
 use super::show;
 use crate::failure::CommandFailure;
-use crate::output;
+use crate::output::{self, ResultDestination};
 use crate::result_store::StoreArgs;
 
 /// Write an HTML report of a result: its verdict, findings, plots and values in one file.
@@ -30,7 +30,8 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
     let input = ResultReader::new(&args.store).read(&args.run)?;
     let takes_stdout = output::is_stdout(&args.output);
-    show::write_page(&input, &args.output, takes_stdout)?;
+    let page = show::parse_or_show_common(&input, takes_stdout)?.page();
+    ResultDestination::open(&args.output)?.write(&page)?;
     if !takes_stdout {
         output::print_terminal_note(&format!("wrote {}", args.output.display()));
     }

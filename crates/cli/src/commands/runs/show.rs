@@ -1,9 +1,9 @@
 //! `horolog runs show`: prints a result as the command that measured it did.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use horolog_report::{RenderError, page_of, table_of, to_json};
+use horolog_report::{RenderableResult, parse_result, to_json};
 use serde_json::Value;
 
 use super::run_input::{ReferencedResult, ResultReader};
@@ -37,42 +37,31 @@ pub(super) fn run(args: &RunsShowArgs) -> Result<(), CommandFailure> {
     }
     let takes_stdout =
         [&args.json, &args.html].into_iter().flatten().any(|path| output::is_stdout(path));
-    if let Some(path) = &args.html {
-        write_page(&input, path, takes_stdout)?;
-    }
-    if takes_stdout {
+    if takes_stdout && args.html.is_none() {
         return Ok(());
     }
-    let common = common_fields_text(&input.result);
-    match table_of(input.result, &output::table_style()) {
-        Ok(text) => output::print_line(&text),
-        Err(error) => {
-            output::print_line(&common)?;
-            Err(render_failure(&input.reference, &error))
-        }
+    let result = parse_or_show_common(&input, takes_stdout)?;
+    if let Some(path) = &args.html {
+        ResultDestination::open(path)?.write(&result.page())?;
     }
+    if takes_stdout { Ok(()) } else { output::print_line(&result.text(&output::table_style())) }
 }
 
-/// Writes a result as an HTML report. If its kind cannot be rendered, prints the fields common to
-/// all kinds on standard output, unless that takes a file (`takes_stdout`), and returns the error.
-pub(super) fn write_page(
+/// Parses a result. If that fails, prints the fields common to all kinds on standard output, unless
+/// that takes a file (`takes_stdout`), and returns the error.
+pub(super) fn parse_or_show_common(
     input: &ReferencedResult,
-    path: &Path,
     takes_stdout: bool,
-) -> Result<(), CommandFailure> {
-    match page_of(&input.result) {
-        Ok(page) => ResultDestination::open(path)?.write(&page),
+) -> Result<Box<dyn RenderableResult>, CommandFailure> {
+    match parse_result(&input.result) {
+        Ok(result) => Ok(result),
         Err(error) => {
             if !takes_stdout {
                 output::print_line(&common_fields_text(&input.result))?;
             }
-            Err(render_failure(&input.reference, &error))
+            Err(CommandFailure::environment(format!("{}: {error}", input.reference)))
         }
     }
-}
-
-fn render_failure(reference: &str, error: &RenderError) -> CommandFailure {
-    CommandFailure::environment(format!("{reference}: {error}"))
 }
 
 /// Returns the fields common to results of all kinds (schema, start and findings) as text, for a

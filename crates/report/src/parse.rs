@@ -1,4 +1,4 @@
-//! Rendering of a result of any kind, selected by its schema.
+//! Parsing of a result of any kind, selected by its schema.
 
 use horolog_record as record;
 use serde::de::DeserializeOwned;
@@ -6,13 +6,12 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::compare::{self, ComparedValues};
-use crate::document::{DescribeResult, RenderableResult as _};
+use crate::document::{DescribeResult, RenderableResult};
 use crate::located_value;
-use crate::table::TableStyle;
 
-/// Reason why a result cannot be rendered.
+/// Reason why a result cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum RenderError {
+pub enum ResultParseError {
     /// The kind of the result is unknown.
     #[error("'{0}' is not a known kind of result")]
     Kind(String),
@@ -34,38 +33,13 @@ pub enum RenderError {
     },
 }
 
-/// Returns the text for the terminal, without a newline at the end. Control characters other than
-/// newlines, which could move the cursor, are removed, since the result may come from another host.
+/// Parses a result of any kind, selected by its schema.
 ///
 /// # Errors
 ///
 /// Fails if the kind of the result is unknown or its content is invalid.
-pub fn table_of(mut result: Value, style: &TableStyle) -> Result<String, RenderError> {
-    let kind = kind(&result)?;
-    strip_control_chars(&mut result);
-    (kind.table)(&result, style)
-}
-
-/// Returns the page as HTML.
-///
-/// # Errors
-///
-/// Fails if the kind of the result is unknown or its content is invalid.
-pub fn page_of(result: &Value) -> Result<String, RenderError> {
-    (kind(result)?.page)(result)
-}
-
-/// Checks a result against its schema; an unknown kind passes.
-///
-/// # Errors
-///
-/// Fails if this program knows the kind in another version only, or the content is invalid.
-pub fn check_result(result: &Value) -> Result<(), RenderError> {
-    match kind(result) {
-        Ok(kind) => (kind.check)(result),
-        Err(RenderError::Kind(_)) => Ok(()),
-        Err(error) => Err(error),
-    }
+pub fn parse_result(result: &Value) -> Result<Box<dyn RenderableResult>, ResultParseError> {
+    (kind(result)?.parse)(result)
 }
 
 /// Returns the schemas of all kinds of results that can be shown.
@@ -73,44 +47,28 @@ pub fn result_kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.schema)
 }
 
-/// Removes control characters, except newlines, from all strings but the keys of objects.
-fn strip_control_chars(value: &mut Value) {
-    match value {
-        Value::String(text) => text.retain(|c| c == '\n' || !c.is_control()),
-        Value::Array(items) => items.iter_mut().for_each(strip_control_chars),
-        Value::Object(fields) => fields.values_mut().for_each(strip_control_chars),
-        _ => {}
-    }
-}
-
 /// Returns the values of a result that are compared.
 ///
 /// # Errors
 ///
 /// Fails if the kind of the result is unknown, its content is invalid or a histogram is damaged.
-pub(crate) fn compared_values(result: &Value) -> Result<ComparedValues, RenderError> {
+pub(crate) fn compared_values(result: &Value) -> Result<ComparedValues, ResultParseError> {
     (kind(result)?.compared_values)(result)
 }
 
-type RenderOutcome = Result<String, RenderError>;
-
-/// Functions that render and check the results of one kind.
-struct ResultRenderer {
+/// Functions that parse the results of one kind.
+struct ResultKind {
     schema: &'static str,
-    table: fn(&Value, &TableStyle) -> RenderOutcome,
-    page: fn(&Value) -> RenderOutcome,
-    check: fn(&Value) -> Result<(), RenderError>,
-    compared_values: fn(&Value) -> Result<ComparedValues, RenderError>,
+    parse: fn(&Value) -> Result<Box<dyn RenderableResult>, ResultParseError>,
+    compared_values: fn(&Value) -> Result<ComparedValues, ResultParseError>,
 }
 
-impl ResultRenderer {
-    /// Returns the renderer of results of type `R`.
+impl ResultKind {
+    /// Returns the kind of results of type `R`.
     const fn of<R: DescribeResult + DeserializeOwned + 'static>(schema: &'static str) -> Self {
         Self {
             schema,
-            table: |result, style| Ok(read::<R>(result)?.text(style)),
-            page: |result| Ok(read::<R>(result)?.page()),
-            check: |result| read::<R>(result).map(drop),
+            parse: |result| Ok(Box::new(read::<R>(result)?)),
             compared_values: |result| {
                 let values = compare::values_of(&read::<R>(result)?);
                 values.map_err(|what| content_error(result, what))
@@ -119,15 +77,15 @@ impl ResultRenderer {
     }
 }
 
-macro_rules! renderers {
+macro_rules! kinds {
     ($($kind:ident $type:ident $schema:ident,)*) => {
-        &[$(ResultRenderer::of::<record::$type>(record::$schema)),*]
+        &[$(ResultKind::of::<record::$type>(record::$schema)),*]
     };
 }
 
-const KINDS: &[ResultRenderer] = record::result_kinds!(renderers);
+const KINDS: &[ResultKind] = record::result_kinds!(kinds);
 
-fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {
+fn kind(result: &Value) -> Result<&'static ResultKind, ResultParseError> {
     let schema = result["schema"].as_str().unwrap_or_default();
     let is_nts_ke = |mode: record::RequestMode| mode == record::RequestMode::NtsKe;
     if schema == NTS_KE.schema && read(&result["mode"]).is_ok_and(is_nts_ke) {
@@ -139,13 +97,16 @@ fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {
     let name = |schema: &str| schema.split_once('/').map_or("", |(name, _)| name).to_owned();
     let other = KINDS.iter().find(|kind| name(kind.schema) == name(schema));
     Err(other.map_or_else(
-        || RenderError::Kind(schema.to_owned()),
-        |kind| RenderError::Version { schema: schema.to_owned(), known: kind.schema.to_owned() },
+        || ResultParseError::Kind(schema.to_owned()),
+        |kind| ResultParseError::Version {
+            schema: schema.to_owned(),
+            known: kind.schema.to_owned(),
+        },
     ))
 }
 
 /// Parses a result. An error names the path of the value that does not fit.
-fn read<R: DeserializeOwned>(result: &Value) -> Result<R, RenderError> {
+fn read<R: DeserializeOwned>(result: &Value) -> Result<R, ResultParseError> {
     located_value::deserialize(result).map_err(|error| content_error(result, error.to_string()))
 }
 
@@ -153,29 +114,35 @@ fn schema(result: &Value) -> String {
     result["schema"].as_str().unwrap_or_default().to_owned()
 }
 
-fn content_error(result: &Value, what: String) -> RenderError {
-    RenderError::Content { schema: schema(result), what }
+fn content_error(result: &Value, what: String) -> ResultParseError {
+    ResultParseError::Content { schema: schema(result), what }
 }
 
-/// Renderer of loads of NTS-KE exchanges, which share their schema with other loads.
-const NTS_KE: ResultRenderer = ResultRenderer::of::<record::NtsKeLoadResult>(record::LOAD_SCHEMA);
+/// Kind of loads of NTS-KE exchanges, which share their schema with other loads.
+const NTS_KE: ResultKind = ResultKind::of::<record::NtsKeLoadResult>(record::LOAD_SCHEMA);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::table::TableStyle;
 
     fn value(result: &impl serde::Serialize) -> Value {
         serde_json::to_value(result).unwrap()
+    }
+
+    fn parse(result: &Value) -> Box<dyn RenderableResult> {
+        parse_result(result).unwrap()
     }
 
     #[test]
     fn a_stored_result_renders_as_its_command_did() {
         let style = TableStyle::default();
         let (query, load) = (fixture::query(100), fixture::load());
-        assert_eq!(table_of(value(&query), &style), Ok(query.text(&style)));
-        assert_eq!(page_of(&value(&query)), Ok(query.page()));
-        assert_eq!(table_of(value(&load), &style), Ok(load.text(&style)));
+        let (parsed, parsed_load) = (parse(&value(&query)), parse(&value(&load)));
+        assert_eq!(parsed.text(&style), query.text(&style));
+        assert_eq!(parsed.page(), query.page());
+        assert_eq!(parsed_load.text(&style), load.text(&style));
     }
 
     /// The lists of a result's own, but for its command.
@@ -202,7 +169,8 @@ mod tests {
                 for name in emptied {
                     result[name] = Value::Array(Vec::new());
                 }
-                let page = page_of(&result).unwrap();
+                let parsed = parse(&result);
+                let page = parsed.page();
                 let main = crate::html::main_of(&page);
                 assert!(main.contains("class=\"verdict\""), "{}: {emptied:?}", path.display());
                 let plots = main.find("class=\"plot\"").unwrap_or(usize::MAX);
@@ -210,7 +178,7 @@ mod tests {
                 assert!(is_first, "{}: findings behind plots", path.display());
                 let odd = ["NaN", ">inf", "-inf", "18446744073709551615"];
                 assert!(!odd.iter().any(|odd| main.contains(odd)), "{emptied:?}: {main}");
-                table_of(result, &TableStyle::default()).unwrap();
+                assert_ne!(parsed.text(&TableStyle::default()), "");
             }
             kinds.insert(whole["schema"].as_str().unwrap().to_owned());
         }
@@ -220,17 +188,18 @@ mod tests {
     #[test]
     fn a_foreign_result_moves_no_cursor() {
         let mut query = fixture::query(100);
-        query.findings[0].message.insert_str(0, "\u{1b}[2J\u{9b}");
-        let text = table_of(value(&query), &TableStyle::default()).unwrap();
+        query.findings[0].message.insert_str(0, "\u{1b}[2J\u{9b}\u{1b}");
+        let text = parse(&value(&query)).text(&TableStyle::default());
         assert!(text.contains("[2J") && !text.contains(['\u{1b}', '\u{9b}']), "{text}");
+        let coloured = TableStyle { colour: true, ..TableStyle::default() };
+        let text = parse(&value(&query)).text(&coloured);
+        assert!(text.contains("\u{1b}[33m") && text.contains("[2J"), "{text}");
+        assert!(!text.contains("\u{1b}[2J") && !text.contains('\u{9b}'), "{text}");
     }
 
     #[test]
-    fn what_cannot_be_shown_is_named() {
-        let message = |result: Value| {
-            let why = table_of(result, &TableStyle::default()).unwrap_err();
-            why.to_string()
-        };
+    fn what_cannot_be_parsed_is_named() {
+        let message = |result: Value| parse_result(&result).err().unwrap().to_string();
         let of = |schema: &str| serde_json::json!({ "schema": schema });
         assert_eq!(
             message(of("horolog.load/1")),
@@ -241,8 +210,6 @@ mod tests {
         let mut load = value(&fixture::load());
         load["trials"][1]["sent"] = "many".into();
         let unsound = "invalid result 'horolog.load/2': trials[1].sent: invalid type: string";
-        assert!(page_of(&load).unwrap_err().to_string().starts_with(unsound));
         assert!(message(load).starts_with(unsound));
-        assert!(page_of(&of("horolog.after/2")).unwrap_err().to_string().contains("missing field"));
     }
 }
