@@ -94,7 +94,8 @@ lint: setup ## formatting, clippy, links of comments, and the project's own rule
 		cargo check --locked --quiet --target $(OTHER_TARGET) $(addprefix -p horolog-,$(WITHOUT_C)); \
 	else echo "not run: the standard library of $(OTHER_TARGET) cannot be had"; fi
 	$(call heading,Links between comments)
-	@RUSTDOCFLAGS='-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links' \
+	@RUSTDOC=$(CURDIR)/scripts/rustdoc-check.sh \
+		RUSTDOCFLAGS='-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links' \
 		cargo doc --locked --release --workspace --no-deps --document-private-items --quiet
 	$(call heading,Tidy)
 	@cargo xtask tidy

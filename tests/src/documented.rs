@@ -1,8 +1,8 @@
 //! Scenarios of the documentation: README and tutorial as a whole, and of the other pages all
-//! commands but repeated measurements of a kind, are run in lab hosts, and end with status 0 by
-//! themselves or after an interrupt. Commands that cannot succeed in a lab are listed in
-//! [`table::EXCEPTIONS`] with the expected message and the reason; any other failure fails the
-//! scenario. Nothing is measured. The command line itself is tested for all commands
+//! commands but measurements of a kind that an earlier page has, are run in lab hosts, and end
+//! with status 0 by themselves or after an interrupt. Commands that cannot succeed in a lab are
+//! listed in [`table::EXCEPTIONS`] with the expected message and the reason; any other failure
+//! fails the scenario. Nothing is measured. The command line itself is tested for all commands
 //! (`documented_commands` in the CLI).
 
 use std::collections::{BTreeMap, HashSet};
@@ -57,12 +57,14 @@ fn run_page(name: &str) -> Result<()> {
         return Ok(());
     }
     let mut testbed = Testbed::new(table::UNPRIVILEGED_PAGES.contains(&name))?;
-    let (mut wrong, mut kinds) = (Vec::new(), HashSet::new());
+    let mut wrong = Vec::new();
+    let is_whole = table::WHOLE_PAGES.contains(&name);
+    let mut kinds = if is_whole { HashSet::new() } else { kinds_before(name)? };
     for block in &page.blocks {
         let Block::Commands(commands) = block else { continue };
         for command in commands {
             let is_first = table::kind(&command.text).is_none_or(|kind| kinds.insert(kind));
-            if !is_first && !table::WHOLE_PAGES.contains(&name) {
+            if !is_first && !is_whole {
                 continue;
             }
             if let Err(error) = run_documented(&mut testbed, command) {
@@ -78,6 +80,17 @@ fn run_page(name: &str) -> Result<()> {
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
+}
+
+/// Returns the kinds of measurements on pages that are run as a whole and on those before this one.
+fn kinds_before(name: &str) -> Result<HashSet<String>> {
+    let mut kinds = HashSet::new();
+    let whole = table::WHOLE_PAGES.iter().map(|page| (*page).to_owned());
+    for page in whole.chain(page::names()?.into_iter().take_while(|page| page != name)) {
+        let page = Page::read(&page)?;
+        kinds.extend(page.commands().filter_map(|command| table::kind(&command.text)));
+    }
+    Ok(kinds)
 }
 
 fn run_documented(stage: &mut Testbed, command: &Documented) -> Result<()> {

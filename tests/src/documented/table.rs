@@ -6,7 +6,8 @@
 /// directories closed to others.
 pub(crate) const UNPRIVILEGED_PAGES: &[&str] = &["docs/tutorial.md"];
 
-/// Pages of which every command is run; of the others, the first of each [`kind`].
+/// Pages of which every command is run. Of the others, measurements are run only if they are the
+/// first of their [`kind`] on any page.
 pub(crate) const WHOLE_PAGES: &[&str] = &["README.md", "docs/tutorial.md"];
 
 /// Host names that resolve to the far host.
@@ -196,7 +197,7 @@ pub(crate) fn is_horolog(text: &str) -> bool {
     ["horolog ", "ntpperf "].iter().any(|name| strip_sudo(text).starts_with(name))
 }
 
-/// Returns the subcommand of a measurement, which needs to run once on a page; `None` for a command
+/// Returns the subcommand of a measurement, which needs to run once; `None` for a command
 /// on whose effect later ones may depend.
 pub(crate) fn kind(text: &str) -> Option<String> {
     // By a later command that reads its result, or by another node.
