@@ -215,6 +215,7 @@ lay_completions
 lay_documents
 lay_control
 find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+export DPKG_DEB_COMPRESSOR_TYPE="${DPKG_DEB_COMPRESSOR_TYPE:-xz}"
 # One thread, because more of them would cut the file into other pieces.
-dpkg-deb --root-owner-group --threads-max=1 -Zxz --build "$tree" "$package" >/dev/null
+dpkg-deb --root-owner-group --threads-max=1 --build "$tree" "$package" >/dev/null
 echo "$package"

@@ -83,7 +83,7 @@ impl Browser {
         let attached = self.call("Target.attachToTarget", attach)?;
         let session = attached["sessionId"].as_str().context("no session")?;
         self.session = Some(session.to_owned());
-        for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"] {
+        for domain in ["Page", "Runtime", "Log", "Network"] {
             self.call(&format!("{domain}.enable"), json!({}))?;
         }
         self.resize(width, height)

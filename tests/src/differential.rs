@@ -118,17 +118,22 @@ fn compare(
     };
     let (receive, transmit) =
         if answered { timestamps(&outcome.frame)? } else { (unknown, unknown) };
-    let by_program = hexadecimal(&outcome.frame);
+    // Formatted only for an error.
+    let by_program = || hexadecimal(&outcome.frame);
     match model_verdict(receive, transmit) {
         FrameVerdict::Drop => anyhow::bail!("the model drops a frame without any limits"),
         FrameVerdict::Pass => {
-            ensure!(!answered, "only the program answers: {by_program}");
-            ensure!(outcome.frame == frame, "the program passed a changed frame: {by_program}");
+            ensure!(!answered, "only the program answers: {}", by_program());
+            ensure!(outcome.frame == frame, "the program passed a changed frame: {}", by_program());
         }
         FrameVerdict::Transmit(reply) => {
             ensure!(answered, "only the model answers");
-            let by_model = hexadecimal(&reply);
-            ensure!(outcome.frame == reply, "program {by_program}\nmodel   {by_model}");
+            ensure!(
+                outcome.frame == reply,
+                "program {}\nmodel   {}",
+                by_program(),
+                hexadecimal(&reply)
+            );
             check_reply(frame, &reply)?;
             let instants = [before, receive, transmit, after];
             let in_order = instants.windows(2).all(|pair| pair[1].since(pair[0]) >= Span::ZERO);

@@ -153,8 +153,12 @@ impl EnginePair {
                 self.count("passed");
             }
             (XdpAction::Transmit, FrameVerdict::Transmit(reply)) => {
-                let (by_program, by_model) = (hexadecimal(&returned), hexadecimal(&reply));
-                ensure!(returned == reply, "program {by_program}\nmodel   {by_model}");
+                ensure!(
+                    returned == reply,
+                    "program {}\nmodel   {}",
+                    hexadecimal(&returned),
+                    hexadecimal(&reply)
+                );
                 self.count_reply(ip, frame, &reply)?;
             }
             (program, model) => anyhow::bail!("program returned {program:?}, the model {model:?}"),

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::{Scenario, scenario};
+use crate::scenario::{Queue, Scenario, scenario};
 use crate::{ROOT, documented, scenarios};
 
 mod fixtures;
@@ -29,6 +29,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], documented:
         blocks_are_classified,
         no_exception_is_stale,
+        measuring_pages_are_listed,
         names_in_the_text_exist,
     ));
     let names = match page::names() {
@@ -41,7 +42,10 @@ pub(crate) fn all() -> Vec<Scenario> {
     for name in names {
         let short = name.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase();
         let short = if name == "docs/README.md" { "guides" } else { &short };
-        all.push(scenario(format!("documented::{short}"), ROOT, move || run_page(&name)));
+        let is_measuring = table::MEASURING_PAGES.contains(&name.as_str());
+        let queue = if is_measuring { Queue::Measuring } else { Queue::Shared };
+        let page = scenario(format!("documented::{short}"), ROOT, move || run_page(&name));
+        all.push(page.in_queue(queue));
     }
     all
 }
@@ -57,14 +61,11 @@ fn run_page(name: &str) -> Result<()> {
         return Ok(());
     }
     let mut testbed = Testbed::new(table::UNPRIVILEGED_PAGES.contains(&name))?;
-    let mut wrong = Vec::new();
-    let is_whole = table::WHOLE_PAGES.contains(&name);
-    let mut kinds = if is_whole { HashSet::new() } else { kinds_before(name)? };
+    let (mut wrong, mut kinds) = (Vec::new(), kinds_before(name)?);
     for block in &page.blocks {
         let Block::Commands(commands) = block else { continue };
         for command in commands {
-            let is_first = table::kind(&command.text).is_none_or(|kind| kinds.insert(kind));
-            if !is_first && !is_whole {
+            if !is_run(name, command, &mut kinds) {
                 continue;
             }
             if let Err(error) = run_documented(&mut testbed, command) {
@@ -82,6 +83,13 @@ fn run_page(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Returns true if a command of a page is run, after measurements of `kinds`, to which its own is
+/// added.
+fn is_run(name: &str, command: &Documented, kinds: &mut HashSet<String>) -> bool {
+    let is_first = table::kind(&command.text).is_none_or(|kind| kinds.insert(kind));
+    is_first || table::WHOLE_PAGES.contains(&name)
+}
+
 /// Returns the kinds of measurements on pages that are run as a whole and on those before this one.
 fn kinds_before(name: &str) -> Result<HashSet<String>> {
     let mut kinds = HashSet::new();
@@ -91,6 +99,22 @@ fn kinds_before(name: &str) -> Result<HashSet<String>> {
         kinds.extend(page.commands().filter_map(|command| table::kind(&command.text)));
     }
     Ok(kinds)
+}
+
+/// [`table::MEASURING_PAGES`] lists the pages of which measurements are run, and no others.
+fn measuring_pages_are_listed() -> Result<()> {
+    let mut wrong = Vec::new();
+    for name in page::names()? {
+        let (page, mut kinds) = (Page::read(&name)?, kinds_before(&name)?);
+        let measured = page.commands().find(|command| {
+            is_run(&name, command, &mut kinds) && table::is_measurement(&command.text)
+        });
+        if measured.is_some() != table::MEASURING_PAGES.contains(&name.as_str()) {
+            wrong.push(format!("{name}: {measured:?}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
 }
 
 fn run_documented(stage: &mut Testbed, command: &Documented) -> Result<()> {

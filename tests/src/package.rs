@@ -57,8 +57,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         Need::Peer("chronyd"),
     ];
     let mut all = Vec::from(scenarios!(BUILDING, package:
-        two_builds_are_identical,
-        links_of_pages_resolve,
+        builds_are_identical_and_links_resolve,
     ));
     all.extend(scenarios!(&[Need::Peer("mandoc")], package: manual_pages_are_valid));
     all.extend(scenarios!(INSTALLING, package: a_clean_system_serves_time));
@@ -81,23 +80,20 @@ pub(crate) fn build(into: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
 
-/// Builds of the same binary yield the same package.
-fn two_builds_are_identical() -> Result<()> {
-    let [one, other] = [TempDir::new()?, TempDir::new()?];
-    let files = [build(one.path())?, build(other.path())?];
+/// Builds of the same binary yield the same package, which has the files that its pages link to.
+fn builds_are_identical_and_links_resolve() -> Result<()> {
+    let directories = [TempDir::new()?, TempDir::new()?];
+    let files = [build(directories[0].path())?, build(directories[1].path())?];
     ensure!(files[0].file_name() == files[1].file_name(), "{files:?}");
     let [one, other] = [fs::read(&files[0])?, fs::read(&files[1])?];
     ensure!(one == other, "packages differ: {} and {} bytes", one.len(), other.len());
-    Ok(())
+    check_links(&files[0], &directories[0].path().join("tree"))
 }
 
-/// Files that the package's pages link to are in the package.
-fn links_of_pages_resolve() -> Result<()> {
-    let directory = TempDir::new()?;
-    let package = build(directory.path())?;
-    let tree = directory.path().join("tree");
+/// Unpacks a package into a directory and checks that it has the files that its pages link to.
+fn check_links(package: &Path, tree: &Path) -> Result<()> {
     let mut unpack = Command::new("dpkg-deb");
-    unpack.arg("-x").arg(package).arg(&tree);
+    unpack.arg("-x").arg(package).arg(tree);
     ensure!(run_to_end(&mut unpack, TIMEOUT)?.status.success(), "cannot unpack the package");
     let documents = tree.join("usr/share/doc/horolog");
     let (mut links, mut broken) = (0, Vec::new());

@@ -6,6 +6,7 @@
   const json = (id) => JSON.parse(document.getElementById(id).textContent);
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  const lines = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => colour(`series-${n}`));
   const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   const luminance = (hex) => {
     const [r, g, b] = channels(hex).map((value) => {
@@ -19,15 +20,19 @@
     const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
     return (high + 0.05) / (low + 0.05);
   };
-  // How many points of a canvas have nearly this colour.
-  const painted = (data, hex) => {
-    const wanted = channels(hex);
-    let count = 0;
+  // How many points of a canvas have nearly each of these colours; most points are transparent.
+  const painted = (data, colours) => {
+    const counts = colours.map(() => 0);
     for (let at = 0; at < data.length; at += 4) {
-      const near = wanted.every((value, index) => Math.abs(value - data[at + index]) < 24);
-      count += near && data[at + 3] > 200 ? 1 : 0;
+      if (data[at + 3] <= 200) continue;
+      for (let n = 0; n < colours.length; n += 1) {
+        const [r, g, b] = colours[n];
+        const near = Math.abs(r - data[at]) < 24 && Math.abs(g - data[at + 1]) < 24
+          && Math.abs(b - data[at + 2]) < 24;
+        counts[n] += near ? 1 : 0;
+      }
     }
-    return count;
+    return counts;
   };
   const pixels = (canvas) => {
     const copy = new OffscreenCanvas(canvas.width, canvas.height);
@@ -37,7 +42,6 @@
   };
   const chart = (element) => {
     const canvas = element.querySelector("canvas");
-    const data = pixels(canvas);
     const drawn = element.querySelector("[role=img]");
     return {
       id: element.id.replace("plot-", ""),
@@ -45,7 +49,7 @@
       described: ["aria-describedby", "aria-details"].every((name) =>
         words(document.getElementById(drawn.getAttribute(name))) !== ""),
       size: [canvas.width, canvas.height],
-      painted: [0, 1, 2, 3, 4, 5, 6, 7].map((n) => painted(data, colour(`series-${n}`))),
+      painted: painted(pixels(canvas), lines.map(channels)),
       legend: all(element, ".u-series").map((row) => words(row.querySelector("th"))),
       dashes: all(element, ".swatch line").map((line) => line.getAttribute("stroke-dasharray")),
     };
@@ -74,8 +78,7 @@
     ground: colour("ground"),
     textContrast: Math.min(...grounds.flatMap((ground) =>
       texts.map((text) => contrast(colour(text), colour(ground))))),
-    lineContrast: Math.min(...[0, 1, 2, 3, 4, 5, 6, 7].map((n) =>
-      contrast(colour(`series-${n}`), colour("ground")))),
+    lineContrast: Math.min(...lines.map((line) => contrast(line, colour("ground")))),
     overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     // Paper does not scroll; what is wide has a turned sheet of its own.
     printed: Math.max(...all(document.body, ":not(.wide, .wide *)").map((element) =>

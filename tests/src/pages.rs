@@ -50,8 +50,8 @@ const WITHOUT_PLOTS: [&str; 7] = [
 
 pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(NEEDS, pages:
-        every_kind_of_result_has_a_page,
-        every_page_is_accessible,
+        every_kind_of_result_has_an_accessible_page,
+        every_variant_has_a_page_without_errors,
     ));
     all.extend(load_pages::all(NEEDS));
     all.extend(long_run_pages::all(NEEDS));
@@ -177,18 +177,26 @@ pub(crate) fn render_report(result: &Path, directory: &Path) -> Result<PathBuf> 
     Ok(page)
 }
 
-fn every_kind_of_result_has_a_page() -> Result<()> {
+fn every_kind_of_result_has_an_accessible_page() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(WIDE[0], WIDE[1])?;
     for file in samples()? {
         let result = serde_json::from_str(&fs::read_to_string(&file)?)?;
         let page = render_report(&file, directory.path())?;
         browser.open(&page)?;
-        let checked = check_page(&mut browser, &result)
-            .and_then(|rendered| check_plots(&mut browser, &rendered));
+        let checked = check_page(&mut browser, &result).and_then(|rendered| {
+            check_accessibility(&mut browser)?;
+            check_plots(&mut browser, &rendered)
+        });
         checked.with_context(|| file.display().to_string())?;
         write_screenshots(&mut browser, &page)?;
     }
+    Ok(())
+}
+
+fn every_variant_has_a_page_without_errors() -> Result<()> {
+    let directory = TempDir::new()?;
+    let mut browser = Browser::start(WIDE[0], WIDE[1])?;
     let mut check_errors = |page: &Path| {
         browser.open(page)?;
         let errors = browser.take_errors();
@@ -272,16 +280,6 @@ fn write_screenshots(browser: &mut Browser, page: &Path) -> Result<()> {
     }
     browser.emulate_media("screen", "light")?;
     browser.resize(WIDE[0], WIDE[1])
-}
-
-fn every_page_is_accessible() -> Result<()> {
-    let directory = TempDir::new()?;
-    let mut browser = Browser::start(WIDE[0], WIDE[1])?;
-    for file in samples()? {
-        browser.open(&render_report(&file, directory.path())?)?;
-        check_accessibility(&mut browser).with_context(|| file.display().to_string())?;
-    }
-    Ok(())
 }
 
 /// Checks the open page in light and dark mode, on wide and narrow screens, on paper, and its names

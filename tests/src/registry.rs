@@ -67,8 +67,7 @@ fn exclusive_scenarios() -> Vec<Scenario> {
 
 /// Scenarios of [`Queue::Measuring`], the longest first.
 fn measuring_scenarios() -> Vec<Scenario> {
-    let mut all = documented::all();
-    all.extend(load_ptp::all());
+    let mut all = load_ptp::all();
     all.extend(compliant_clients_ptp::all());
     all.extend(load_offsets::all());
     all.extend(capture::all());
@@ -101,6 +100,7 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(container::all());
     all.extend(package::all());
     all.extend(pages::all());
+    all.extend(documented::all());
     all.extend(lab_scenarios());
     all.extend(load_limits::all());
     all.extend(cycle_run::all());

@@ -10,6 +10,30 @@ pub(crate) const UNPRIVILEGED_PAGES: &[&str] = &["docs/tutorial.md"];
 /// first of their [`kind`] on any page.
 pub(crate) const WHOLE_PAGES: &[&str] = &["README.md", "docs/tutorial.md"];
 
+/// Pages of which measurements are run.
+pub(crate) const MEASURING_PAGES: &[&str] = &[
+    "README.md",
+    "docs/bench.md",
+    "docs/campaign-nats.md",
+    "docs/campaign.md",
+    "docs/capacity.md",
+    "docs/cycle-predict.md",
+    "docs/cycle-test.md",
+    "docs/cycle.md",
+    "docs/demo.md",
+    "docs/host-scheduler.md",
+    "docs/host.md",
+    "docs/live.md",
+    "docs/loading.md",
+    "docs/measuring.md",
+    "docs/ntpperf.md",
+    "docs/path-tcp.md",
+    "docs/path.md",
+    "docs/relay.md",
+    "docs/reproduce.md",
+    "docs/tutorial.md",
+];
+
 /// Host names that resolve to the far host.
 pub(crate) const FAR_HOST_NAMES: &[&str] = &[
     "time.example",
@@ -214,7 +238,8 @@ pub(crate) fn kind(text: &str) -> Option<String> {
 /// Returns true if a command measures for seconds, which may load a core in the kernel or at
 /// real-time priority, so that others wait.
 pub(crate) fn is_measurement(text: &str) -> bool {
-    MEASUREMENTS.iter().any(|words| strip_sudo(text).starts_with(words))
+    let begins = MEASUREMENTS.iter().any(|words| strip_sudo(text).starts_with(words));
+    begins && !is_long_running(text) && !text.contains("--help")
 }
 
 const MEASUREMENTS: &[&str] = &[
