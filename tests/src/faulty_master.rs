@@ -189,7 +189,7 @@ fn check_faults(
         let timeout = if is_late { SHORT_TIMEOUT } else { TIMEOUT };
         let at = target.to_string();
         let run = [mode[0], &at, "--engine", engine.name(), "--timeout", timeout];
-        let rate = ["-r", "1000", "-t", "0.3"];
+        let rate = ["-r", "1000", "-t", "0.2"];
         let master = start_master(&lab, target, &group)?;
         let loaded = load(lab.client(), &[&run[..], &rate, &mode[1..], clients].concat());
         let counts = master.end();

@@ -380,7 +380,7 @@ fn each_fault_is_counted_under_its_name(engine: LoadEngineKind) -> Result<()> {
         let run = [&*target, "--engine", engine.name(), "--threads", "1", "-c", "16"];
         let is_late = faults.outcome == ExpectedFinding::Late;
         let timeout = if is_late { SHORT_TIMEOUT } else { TIMEOUT };
-        let rate = ["-r", "1000", "-t", "0.3", "--timeout", timeout];
+        let rate = ["-r", "1000", "-t", "0.2", "--timeout", timeout];
         let result = result_of(lab.client(), &[&run[..], &rate].concat());
         let counts = server.end();
         let checked = result
@@ -455,7 +455,7 @@ pub(crate) fn run_survives_a_server_restart() -> Result<()> {
                 start_server(lab, at, &no_fault)
             });
             let run = [&*target, "--engine", engine.name(), "-r", "1k-1.5k", "-x", "1.5"];
-            let result = result_of(lab.client(), &[&run[..], &["-t", "1.5"]].concat());
+            let result = result_of(lab.client(), &[&run[..], &["-t", "1"]].concat());
             let _second = restart.join().map_err(|_| anyhow::anyhow!("panicked"))??;
             result
         })?;

@@ -57,7 +57,7 @@ fn a_known_clock_error_is_measured() -> Result<()> {
         let target = at.ip().to_string();
         for engine in ["udp", "packet", "xdp"] {
             let of = |more: &[&str]| {
-                let first = [&*target, "--engine", engine, "-r", "2k", "-t", "0.5", "-c", "100"];
+                let first = [&*target, "--engine", engine, "-r", "2k", "-t", "0.25", "-c", "100"];
                 result_of(lab.client(), &[&first[..], more].concat())
             };
             let context = || format!("{engine} to {at}");

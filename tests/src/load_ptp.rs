@@ -15,7 +15,7 @@ use crate::{load_ptp, scenarios};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 const RATE: &str = "1000";
-const DURATION_S: &str = "0.5";
+const DURATION_S: &str = "0.2";
 
 pub(crate) fn all() -> Vec<Scenario> {
     const PTP4L: &[Need] =

@@ -25,7 +25,7 @@ use crate::xdp_relay::FRAME_BYTES;
 use crate::{ROOT, relay_capacity, scenarios};
 
 /// Duration of sending at full rate.
-const LOAD_TIME: Duration = Duration::from_secs(3);
+const LOAD_TIME: Duration = Duration::from_secs(2);
 /// Limit of packets under way: a ring of a veth holds their copies.
 const WINDOW: u32 = 64;
 const RECEIVE_BUFFER: usize = 16 << 20;

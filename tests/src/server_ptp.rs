@@ -294,7 +294,7 @@ fn the_load_generator_accepts_every_response() -> Result<()> {
         for way in ways {
             let before = answered_by_xdp()?;
             let (status, result, stderr) =
-                load(lab.client(), &[way, &["-r", "1000", "-t", "0.5"]].concat())?;
+                load(lab.client(), &[way, &["-r", "1000", "-t", "0.2"]].concat())?;
             let trial = result.trials.first();
             let is_valid = trial.is_some_and(|trial| {
                 trial.received > 0 && trial.invalid.is_empty() && trial.duplicate == 0
