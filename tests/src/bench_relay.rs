@@ -16,7 +16,7 @@ use horolog_record::{
 
 use crate::load_command::{UnprivilegedCopy, parse};
 use crate::process::{binary, run_to_end, signal};
-use crate::scenario::{Need, Scenario};
+use crate::scenario::{Need, Queue, Scenario};
 use crate::scenarios;
 
 /// Timeout of a run, much longer than a few short searches.
@@ -24,19 +24,23 @@ const TIMEOUT: Duration = Duration::from_mins(3);
 
 pub(crate) fn all() -> Vec<Scenario> {
     use crate::bench_relay;
-    Vec::from(scenarios!(&[Need::Root], bench_relay:
+    let searches = scenarios!(&[Need::Root], bench_relay:
         totals_are_found_and_add_up,
         packets_missed_by_receivers_lower_the_rate,
+    );
+    let mut all = Vec::from(searches.map(|scenario| scenario.in_queue(Queue::Exclusive)));
+    all.extend(scenarios!(&[Need::Root], bench_relay:
         an_interrupted_experiment_keeps_its_result,
         killed_relay_is_reported,
         impossible_requests_are_refused,
-    ))
+    ));
+    all
 }
 
 /// Returns the command of a short experiment whose relays store their files in `directory`.
 fn bench(directory: &Path, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(binary()?);
-    command.args(["bench", "relay", "--repetitions", "1", "--time", "0.2"]).args(arguments);
+    command.args(["bench", "relay", "--repetitions", "1", "--time", "0.1"]).args(arguments);
     command.args(["--json"]).arg(directory.join("result.json")).env("TMPDIR", directory);
     Ok(command)
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::host_scheduler::{last_core, run_while_busy};
 use crate::load_command::UnprivilegedCopy;
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::{Need, Scenario};
+use crate::scenario::{Need, Queue, Scenario};
 use crate::{ROOT, host_all, scenarios};
 
 const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
@@ -32,10 +32,11 @@ const UNCHANGED_SETTINGS: [&str; 5] = [
 ];
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let mut all = Vec::from(scenarios!(ROOT, host_all:
+    let judging = scenarios!(ROOT, host_all:
         all_parts_run_and_leave_the_host_unchanged,
         a_busy_core_is_among_the_worst_findings,
-    ));
+    );
+    let mut all = Vec::from(judging.map(|scenario| scenario.in_queue(Queue::Exclusive)));
     all.extend(scenarios!(SETPRIV, host_all: parts_without_privilege_report_it_and_the_others_run));
     all.extend(scenarios!(&[], host_all: impossible_measurements_are_refused));
     all

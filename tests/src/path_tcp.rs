@@ -13,18 +13,20 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{TIMEOUT, binary, run_to_end};
-use crate::scenario::Scenario;
+use crate::scenario::{Queue, Scenario};
 use crate::{ROOT, path_tcp, scenarios};
 
 const PORT: u16 = 8_625;
 
 pub(crate) fn all() -> Vec<Scenario> {
-    Vec::from(scenarios!(ROOT, path_tcp:
-        sizes_are_measured_and_both_ends_described,
+    let sizes = scenarios!(ROOT, path_tcp: sizes_are_measured_and_both_ends_described);
+    let mut all = Vec::from(sizes.map(|scenario| scenario.in_queue(Queue::Exclusive)));
+    all.extend(scenarios!(ROOT, path_tcp:
         a_vanished_far_end_is_reported,
         a_reached_limit_is_reported,
         path_errors_are_reported,
-    ))
+    ));
+    all
 }
 
 /// Returns the address of a far end on the lab's server host.

@@ -45,7 +45,6 @@ pub(crate) fn all() -> Vec<Scenario> {
 fn exclusive_scenarios() -> Vec<Scenario> {
     let mut all = load_scenarios();
     all.extend(host_scheduler::all());
-    all.extend(path_tcp::all());
     all.extend(server_flood::all());
     all.extend(server_limits::all());
     all.extend(Engine::ALL.map(|engine| {
@@ -54,14 +53,11 @@ fn exclusive_scenarios() -> Vec<Scenario> {
             malformed_flood::malformed_requests_get_no_reply(engine)
         })
     }));
-    all.extend(host_all::all());
     all.extend(
         scenarios!(ROOT, xdp_relay_load: full_batches_from_every_core_reach_remaining_children),
     );
     all.extend(bench::all());
-    all.extend(bench_relay::all());
     all.extend(soak::all());
-    all.extend(demo_scenarios());
     all
 }
 
@@ -74,6 +70,10 @@ fn measuring_scenarios() -> Vec<Scenario> {
     all.extend(tshark_capture::all());
     all.extend(cycle_test::all());
     all.extend(path_udp::all());
+    all.extend(path_tcp::all());
+    all.extend(host_all::all());
+    all.extend(bench_relay::all());
+    all.extend(demo_scenarios());
     all.extend(load_modes::all());
     all.extend(load_mix::all());
     all.extend(path_stall::all());
@@ -94,13 +94,22 @@ fn measuring_scenarios() -> Vec<Scenario> {
 fn shared_scenarios() -> Vec<Scenario> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_output_is_read));
     all.extend(scenarios!(ROOT, isolation: leftovers_are_named, isolation_hides_the_host));
-    // The longest first, so that none runs alone at the end.
-    all.extend(faulty_master::all());
-    all.extend(faulty_server::all());
+    // The longest first, so that none runs alone at the end; those that mostly wait beside those
+    // that compute.
+    all.extend(pages::all());
     all.extend(container::all());
     all.extend(package::all());
-    all.extend(pages::all());
+    all.extend(campaign_control::all());
+    all.extend(campaign_nats::all());
+    all.extend(campaign_brokers::all());
+    all.extend(gnss_receivers::all());
     all.extend(documented::all());
+    all.extend(monitoring::all());
+    all.extend(calibration::all());
+    all.extend(server_sources::all());
+    all.extend(server_ptp_peers::all());
+    all.extend(faulty_master::all());
+    all.extend(faulty_server::all());
     all.extend(lab_scenarios());
     all.extend(load_limits::all());
     all.extend(cycle_run::all());
@@ -137,21 +146,14 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(campaign_local::all());
     all.extend(server_nts::all());
     all.extend(server_leap::all());
-    all.extend(server_sources::all());
     all.extend(gnss_sentences::all());
-    all.extend(gnss_receivers::all());
-    all.extend(calibration::all());
     all.extend(clocks::all());
     all.extend(server_ptp::all());
-    all.extend(server_ptp_peers::all());
     all.extend(server_ptp_masters::all());
     all.extend(server_ptp_hostile::all());
     all.extend(server_ptp_messages::all());
     all.extend(unsynchronised_server::all());
-    all.extend(campaign_brokers::all());
-    all.extend(campaign_control::all());
     all.extend(campaign_install::all());
-    all.extend(campaign_nats::all());
     all.extend(campaign_errors::all());
     all.extend(completions::all());
     all.extend(static_binary::all());
@@ -160,7 +162,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(launch_after::all());
     all.extend(launch_at::all());
     all.extend(launch_systemd::all());
-    all.extend(monitoring::all());
     all.extend(runs::all());
     all.extend(runs_compare::all());
     all.extend(store_corruption::all());
@@ -404,9 +405,11 @@ fn load_usage_error_scenarios() -> Vec<Scenario> {
 }
 
 fn demo_scenarios() -> Vec<Scenario> {
-    Vec::from(scenarios!(ROOT, demo:
-        root_measures_every_server,
+    let every_server = scenarios!(ROOT, demo: root_measures_every_server);
+    let mut all = Vec::from(every_server.map(|scenario| scenario.in_queue(Queue::Exclusive)));
+    all.extend(scenarios!(ROOT, demo:
         an_ordinary_user_measures_socket_engines,
         a_killed_demonstration_leaves_nothing,
-    ))
+    ));
+    all
 }

@@ -131,8 +131,9 @@ impl Queue {
         match self {
             // They mostly wait, for a reply of a peer or for time to pass.
             Self::Shared => 6 * cores,
-            // More of them delay one another by more than their trials allow.
-            Self::Measuring => cores,
+            // More of them delay one another by more than their trials allow; each waits about half
+            // of its time.
+            Self::Measuring => cores + cores.div_ceil(2),
             Self::Exclusive => 1,
         }
     }

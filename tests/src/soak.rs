@@ -70,7 +70,7 @@ pub(crate) const ISOLATED_MODE: &str = "soak-isolated";
 /// Duration of each kind of load in a repetition of the long-running test.
 const LOAD_DURATION: Duration = Duration::from_secs(10);
 /// Duration of each kind of load in a repetition of the short test.
-const SHORT_LOAD_DURATION: Duration = Duration::from_millis(400);
+const SHORT_LOAD_DURATION: Duration = Duration::from_millis(200);
 /// Time in which remains of a load, such as connections, disappear.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
