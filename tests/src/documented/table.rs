@@ -256,6 +256,16 @@ const MEASUREMENTS: &[&str] = &[
     "ntpperf",
 ];
 
+/// Beginnings of commands that wait for a time or an event, besides measurements.
+const WAITING: &[&str] =
+    &["horolog after", "horolog at", "horolog clock", "horolog counters", "horolog lab exec"];
+
+/// Returns true if a command measures or waits, and is interrupted if that takes long.
+pub(crate) fn may_wait(text: &str) -> bool {
+    let begins = |words: &&str| strip_sudo(text).starts_with(words);
+    MEASUREMENTS.iter().chain(WAITING).any(begins)
+}
+
 /// Returns a command without `sudo`, as users are root on the testbed.
 fn strip_sudo(text: &str) -> &str {
     text.strip_prefix("sudo ").unwrap_or(text)

@@ -21,8 +21,10 @@ use super::table::{self, FarService};
 use crate::live_views::LiveTerminal;
 use crate::process::{TIMEOUT, binary, is_running, run_to_end, signal_to};
 
-/// Time after which a command that still runs is interrupted, as by Ctrl-C, in seconds.
+/// Time after which a command that measures or waits is interrupted, as by Ctrl-C, in seconds.
 const INTERRUPTED_AFTER: &str = "0.6";
+/// Time in which any other command has to end by itself on a busy host, in seconds.
+const END_LIMIT: &str = "20";
 /// Time for which a long-running command must run to count as started.
 const HOLD_TIME: Duration = Duration::from_millis(600);
 /// User ID of a reader who is not an administrator: `nobody`.
@@ -179,14 +181,13 @@ impl Testbed {
         if table::is_for_far_host(text) { self.lab.client() } else { self.lab.server() }
     }
 
-    /// Runs a command until it ends or is interrupted after [`INTERRUPTED_AFTER`].
+    /// Runs a command until it ends or is interrupted after [`INTERRUPTED_AFTER`] or [`END_LIMIT`].
     pub(crate) fn run(&mut self, text: &str) -> Result<Output> {
         self.start_required_service(table::required_service(text))?;
         // A pipeline is interrupted as a process group. A shell that executes a single program is
         // replaced by it, which would receive the signal twice from the group.
         let foreground_option = if text.contains(" | ") { "--verbose" } else { "--foreground" };
-        // Commands of other programs, such as copies, have to complete.
-        let limit = if table::is_horolog(text) { INTERRUPTED_AFTER } else { "10" };
+        let limit = if table::may_wait(text) { INTERRUPTED_AFTER } else { END_LIMIT };
         let shell = [
             "timeout",
             foreground_option,
