@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::path_tcp::{far_end_address, path_result, run_path, start_far_end};
 use crate::process::{TIMEOUT, binary, run_to_end, signal_to};
-use crate::scenario::{Need, Scenario};
+use crate::scenario::{Need, Queue, Scenario};
 use crate::{ROOT, path_stall, scenarios};
 
 const IP: &[Need] = &[Need::Root, Need::Peer("ip")];
@@ -27,8 +27,10 @@ const IP: &[Need] = &[Need::Root, Need::Peer("ip")];
 const REPLY_DELAY: Duration = Duration::from_millis(25);
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let mut all = Vec::from(scenarios!(ROOT, path_stall:
-        small_writes_stall_and_options_cure_them,
+    // Whether replies share a segment depends on how soon both ends get a core.
+    let stalls = scenarios!(ROOT, path_stall: small_writes_stall_and_options_cure_them);
+    let mut all = Vec::from(stalls.map(|scenario| scenario.in_queue(Queue::Exclusive)));
+    all.extend(scenarios!(ROOT, path_stall:
         a_slow_far_end_is_distinguished_from_a_waiting_kernel,
         stalls_of_observed_traffic_are_detected,
         an_interrupted_observation_reports_its_result,

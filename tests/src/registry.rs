@@ -99,9 +99,6 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(pages::all());
     all.extend(container::all());
     all.extend(package::all());
-    all.extend(campaign_control::all());
-    all.extend(campaign_nats::all());
-    all.extend(campaign_brokers::all());
     all.extend(gnss_receivers::all());
     all.extend(documented::all());
     all.extend(monitoring::all());
@@ -153,6 +150,9 @@ fn shared_scenarios() -> Vec<Scenario> {
     all.extend(server_ptp_hostile::all());
     all.extend(server_ptp_messages::all());
     all.extend(unsynchronised_server::all());
+    all.extend(campaign_brokers::all());
+    all.extend(campaign_control::all());
+    all.extend(campaign_nats::all());
     all.extend(campaign_install::all());
     all.extend(campaign_errors::all());
     all.extend(completions::all());

@@ -12,15 +12,15 @@ use crate::load_profile::LoadPhase;
 use crate::trial::achieved_rate;
 
 /// Capacity of the simulated server, in requests per second.
-const LIMIT: f64 = 20_000.0;
+const LIMIT: f64 = 5_000.0;
 /// Capacity of the server's token bucket, in requests.
-const BURST: f64 = 20.0;
+const BURST: f64 = 5.0;
 /// Trial durations are multiples of this.
 const STEP: Duration = Duration::from_millis(50);
 /// Requests between two stalls of the server, in each of which [`STALL`] requests are not answered.
 /// One in ten of the long trials contains a stall.
-const BETWEEN_STALLS: u64 = 20_000;
-const STALL: u64 = 25;
+const BETWEEN_STALLS: u64 = 5_000;
+const STALL: u64 = 10;
 
 thread_local! {
     /// Time of the last update of the server's token bucket, as the 64 bits of an NTP timestamp,
@@ -46,7 +46,7 @@ fn stalling(n: u64, reply: Header) -> Vec<(Span, Header)> {
 
 fn search(faults: FaultInjectionPlan, behaviour: ServerBehaviour) -> SearchOutcome {
     let mut scene = SimulatedLane::with_frames(faults, behaviour);
-    let mut config = SearchConfig::new(GoalLossRatio::NDR, 1e3, 1e5);
+    let mut config = SearchConfig::new(GoalLossRatio::NDR, 250.0, 25e3);
     config.initial_duration = STEP;
     config.final_duration = STEP * 2;
     let mut search = Search::new(config).unwrap();
