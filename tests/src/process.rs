@@ -291,12 +291,13 @@ impl Server {
 
     fn wait_until_ready(&mut self) -> Result<()> {
         let started = Instant::now();
-        while self.status().is_err() {
+        // No program is started to ask a server that cannot answer yet.
+        while !self.socket.exists() || self.status().is_err() {
             if let Some(status) = self.child.child.try_wait()? {
                 let [_, stderr] = self.child.outputs()?;
                 bail!("the server did not start: {status}; {}", String::from_utf8_lossy(&stderr));
             }
-            ensure!(started.elapsed() < TIMEOUT, "the server is not ready after {TIMEOUT:?}");
+            ensure!(started.elapsed() < WAIT_MAX, "the server is not ready after {WAIT_MAX:?}");
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
