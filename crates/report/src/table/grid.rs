@@ -63,26 +63,42 @@ pub(crate) enum CellTone {
 }
 
 impl CellTone {
+    /// Tones other than [`Self::Plain`].
+    const COLOURED: [Self; 3] = [Self::Strong, Self::Bad, Self::Warning];
+
     /// Returns the text between the escape sequences of this tone (ECMA-48, SGR).
     pub(crate) fn paint(self, text: &str, colour: bool) -> String {
-        let code = match self {
-            _ if !colour => return text.to_owned(),
-            Self::Plain => return text.to_owned(),
-            Self::Strong => "1",
-            Self::Bad => "1;31",
-            Self::Warning => "33",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        let sequence = self.sequence();
+        if !colour || sequence.is_empty() {
+            return text.to_owned();
+        }
+        format!("\x1b{sequence}{text}\x1b{RESET}")
+    }
+
+    /// Returns the sequence that begins this tone, without its escape character.
+    const fn sequence(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Strong => "[1m",
+            Self::Bad => "[1;31m",
+            Self::Warning => "[33m",
+        }
     }
 }
+
+/// Sequence that ends a tone, without its escape character.
+const RESET: &str = "[0m";
 
 /// Returns lines without their control characters, which could move the cursor, since a result may
 /// come from another host. The escape sequences of tones remain if there is `colour`.
 pub(crate) fn without_control_chars(lines: &str, colour: bool) -> String {
-    const TONES: [&str; 4] = ["[0m", "[1m", "[1;31m", "[33m"];
+    let is_tone = |piece: &str| {
+        let begins = |tone: CellTone| piece.starts_with(tone.sequence());
+        piece.starts_with(RESET) || CellTone::COLOURED.into_iter().any(begins)
+    };
     let mut printable = String::with_capacity(lines.len());
     for (index, piece) in lines.split('\x1b').enumerate() {
-        if index > 0 && colour && TONES.iter().any(|tone| piece.starts_with(tone)) {
+        if index > 0 && colour && is_tone(piece) {
             printable.push('\x1b');
         }
         printable.extend(piece.chars().filter(|c| *c == '\n' || !c.is_control()));
